@@ -1,7 +1,7 @@
 """Multi-head attention within sequences of different lengths, in NumPy. It is the counterpart of `attention_torch`.
 
 Sequences of similar lengths are padded and form a bucket. Buckets are computed one after the other, and are so small
-that the arrays of a bucket fit into the cache of a core. `write_attend` and the other functions with this prefix add
+that the arrays of a bucket fit into a core's cache. `write_attend` and the other functions with this prefix add
 the same computations to an ONNX graph.
 """
 
@@ -22,7 +22,7 @@ from .graph import PaddedBatch, Value
 PAIRS_PER_TOKEN = 160
 # Cost of one more bucket, in pairs of tokens: another bucket pays if it saves more padding.
 PAIRS_PER_PADDED_BUCKET = 8192
-# Maximum cost of a bucket with more than one sequence, in pairs of tokens. Its arrays fit into the cache of a core.
+# Maximum cost of a bucket with more than one sequence, in pairs of tokens. Its arrays fit into a core's cache.
 PAIRS_AT_ONCE = 1 << 17
 
 
@@ -36,7 +36,7 @@ class PaddedBucket:
         c d e f g       is_real:  1 1 1 1 1      rows:  c d e f g i j k l .
         i j k l .                 1 1 1 1 0
 
-    lengths (IntArray): Number of tokens of each sequence, at least one. *Shape:* (sequences,)
+    lengths (IntArray): Token count per sequence, at least one. *Shape:* (sequences,)
     is_real (BoolArray | None): Mask of the tokens that are not padding. None if there is no padding. *Shape:*
         (sequences, longest)
     """
@@ -68,9 +68,9 @@ def compute_in_buckets(
 ) -> FloatArray:
     """Divide sequences into padded buckets, call a function for each bucket, and remove the padding from its output.
 
-    lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
-    x (FloatArray): The tokens of all sequences, concatenated. *Shape:* (tokens, input width)
-    width (int): Width of the output.
+    lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
+    x (FloatArray): The concatenated tokens. *Shape:* (tokens, input width)
+    width (int): Output width.
     compute (Callable): The function, which gets the rows of a bucket and the bucket. *Shape:* (padded tokens, input
         width) to (padded tokens, width)
     RETURNS (FloatArray): *Shape:* (tokens, width)
@@ -101,7 +101,7 @@ def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]
         yield rows.ravel(), PaddedBucket(lengths[sequences], None if is_real.all() else is_real)
 
 
-# Number of attention scores that fit into the cache of a core. The attention of a longer sequence is computed in chunks
+# Number of attention scores that fit into a core's cache. The attention of a longer sequence is computed in chunks
 # of queries.
 SCORES_IN_CACHE = 1 << 18
 
@@ -143,7 +143,7 @@ def attend(
     weighting: Weighting = exponentials,
     per_query: FloatArray | None = None,
 ) -> FloatArray:
-    """Compute attention within each sequence of a bucket. If scores are scaled, the queries must contain the factor.
+    """Compute attention within each sequence in a bucket. If scores are scaled, the queries must contain the factor.
 
     q, k, v (FloatArray): Queries, keys and values. *Shape:* (sequences, heads, length, width) each
     is_real (Optional[BoolArray]): Mask of the tokens that are not padding. None without padding. *Shape:* (sequences,

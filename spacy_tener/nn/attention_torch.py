@@ -22,7 +22,7 @@ from .ragged_torch import Ragged
 # Attention over longer sequences is computed in chunks of queries, and each chunk is recomputed in the backward pass.
 # So memory grows linearly with the length.
 MAX_UNCHUNKED_LENGTH = 512
-# Number of attention scores in a chunk: about as many as fit into the cache of a core.
+# Number of attention scores in a chunk: about as many as fit into a core's cache.
 SCORES_PER_CHUNK = 1 << 20
 
 # A function that computes attention weights from scores, instead of softmax. Its arguments are:
@@ -56,7 +56,7 @@ class Attention(nn.Module, ABC):
     """Base class of multi-head attention. A subclass computes queries, keys and values in `heads`.
 
     n_heads (int): Number of heads h.
-    dropout (float): Dropout rate of the attention weights.
+    dropout (float): Attention dropout rate.
     """
 
     def __init__(self, *, n_heads: int, dropout: float) -> None:
@@ -75,7 +75,7 @@ class Attention(nn.Module, ABC):
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """Compute attention within each sequence. *Shape:* (tokens, width) to (tokens, width)
 
-        x (Tensor): The tokens of all sequences, concatenated.
+        x (Tensor): The concatenated tokens.
         ragged (Ragged): The sequences, planned for this number of heads.
         context (Any): Additional arguments of `heads`, such as relative positions.
         """
@@ -112,7 +112,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
 
     heads (Heads): Queries, keys and values.
     ragged (Ragged): The sequences.
-    p (float): Dropout rate of the attention weights.
+    p (float): Attention dropout rate.
     weighting (Weighting | None): The function from scores to attention weights. None for softmax.
     RETURNS (Tensor): The heads' outputs, concatenated. *Shape:* (tokens, width)
     """

@@ -53,8 +53,8 @@ class Leaf(NamedTuple):
 class TorchBackend:
     """Runs the torch modules of layers. During training, all layers form a single graph.
 
-    ops (Ops): Thinc's ops of the model.
-    lengths (list[int]): Number of tokens of each text.
+    ops (Ops): The model's Thinc ops.
+    lengths (list[int]): Token count per text.
     device (torch.device): The device of the modules.
     training (bool): Whether dropout is active and gradients are computed.
     threads (int): Number of CPU threads.
@@ -82,7 +82,7 @@ class TorchBackend:
         model (Model): The model that will be run.
         batch (Batch): The input.
         training (bool): Whether the batch is for training.
-        shims (Sequence[TorchShim] | None): The shims of the model, if the caller has them already.
+        shims (Sequence[TorchShim] | None): The model's shims, if the caller has them already.
         """
         shims = torch_shims(model) if shims is None else shims
         device = shims[0].device if shims else torch.device("cpu")
@@ -163,7 +163,7 @@ class TorchBackend:
         return rows
 
     def _gradient(self, leaf: Leaf) -> list[Floats2d]:
-        """Return the gradient of a leaf for each text."""
+        """Return a leaf's gradient for each text."""
         # The gradient is None if the output does not depend on this input: it is empty, or an option leaves it out.
         gradient = torch.zeros_like(leaf.rows) if leaf.rows.grad is None else leaf.rows.grad
         return split_tensor(self.ops, gradient, self.lengths)

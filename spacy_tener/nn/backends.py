@@ -103,8 +103,8 @@ class Layer(Model[Any, Any], ABC):
 class Backend(Protocol):
     """The interface of back ends, for layers.
 
-    ops (Ops): Thinc's ops of the model.
-    lengths (list[int]): Number of tokens of each text.
+    ops (Ops): The model's Thinc ops.
+    lengths (list[int]): Token count per text.
     training (bool): Whether the batch is for training.
     """
 
@@ -150,8 +150,8 @@ class Backend(Protocol):
 class NumpyBackend:
     """Runs layers for prediction on the CPU, with their NumPy implementations.
 
-    ops (Ops): Thinc's ops of the model.
-    lengths (list[int]): Number of tokens of each text.
+    ops (Ops): The model's Thinc ops.
+    lengths (list[int]): Token count per text.
     """
 
     training = False

@@ -39,11 +39,11 @@ def ragged_layer(
     """Build a Thinc layer from a torch module, which gets the rows and the length of each text. *Shape:* (tokens, nI)
     to (tokens, nO)
 
-    name (str): Name of the layer.
+    name (str): Layer name.
     build (Callable): Function that builds the module, called with the arguments `nI` and `nO`. It must be picklable.
     make_predictor (Callable): Function that builds the NumPy implementation from the `Weights`. None if there is none.
-    width_in (int): Width of the input. None to set it when the layer is initialized or chained.
-    width_out (int): Width of the output. None to infer it from sample output.
+    width_in (int): Input width. None to set it when the layer is initialized or chained.
+    width_out (int): Output width. None to infer it from sample output.
     RETURNS (Model[List[Floats2d], List[Floats2d]]): The layer.
     """
     dims = {"nI": width_in, "nO": width_out}

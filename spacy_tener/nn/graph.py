@@ -312,8 +312,8 @@ class Graph:
 class PaddedBatch:
     """Sequences of an ONNX graph that are computed together, padded to the length of the longest one.
 
-    lengths (Value): Number of tokens of each sequence. *Shape:* (sequences,)
-    longest (Value): Length of the longest sequence. *Shape:* ()
+    lengths (Value): Token count per sequence. *Shape:* (sequences,)
+    longest (Value): Maximum sequence length. *Shape:* ()
     is_real (Value): Mask of the tokens that are not padding. *Shape:* (sequences, longest)
     """
 

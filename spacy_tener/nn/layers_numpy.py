@@ -20,7 +20,7 @@ from .stack_config import StackConfig
 
 # The default of torch's `nn.LayerNorm`.
 _EPSILON = 1e-5
-# The feed-forward network computes so many rows at once, so that its hidden layer fits into the cache of a core.
+# The feed-forward network computes so many rows at once, so that its hidden layer fits into a core's cache.
 _ROWS = 256
 
 
@@ -106,7 +106,7 @@ class Linear:
 class LayerNorm:
     """Layer normalization over the last dimension, as in `nn.LayerNorm`.
 
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -136,7 +136,7 @@ class EmbeddingTables:
     """Embedding tables whose rows are concatenated for each token.
 
     widths (Mapping[str, int]): Width of each table, by name.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
@@ -150,7 +150,7 @@ class EmbeddingTables:
 
 
 class Projection:
-    """A linear layer with the arguments of an encoder: the tokens, and the lengths of the sequences."""
+    """A linear layer with the arguments of an encoder: the tokens, and the sequence lengths."""
 
     def __init__(self, weights: Weights) -> None:
         self.linear = Linear(weights.part("linear"))
@@ -166,8 +166,8 @@ class Projection:
 class Convolution:
     """A convolution over each sequence, with zero padding at both ends.
 
-    weights (Weights): Weights of the module.
-    out (int): Width of the output.
+    weights (Weights): The module's weights.
+    out (int): Output width.
     size (int): Window size in tokens, an odd number.
     """
 
@@ -182,7 +182,7 @@ class Convolution:
         """Compute the convolution.
 
         x (FloatArray): The tokens, concatenated. *Shape:* (tokens, width)
-        lengths (IntArray): Number of tokens of each sequence. *Shape:* (sequences,)
+        lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
         RETURNS (FloatArray): *Shape:* (tokens, out)
         """
         if len(self.offsets) == 1:
@@ -232,7 +232,7 @@ class TransformerLayer:
 
     config (StackConfig): Sizes of the layer.
     attention (Any): The attention, called with the arguments of the layer.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
@@ -253,9 +253,9 @@ class TransformerLayer:
     def complete(self, x: FloatArray, attended: FloatArray) -> FloatArray:
         """Compute the part of the layer that follows attention.
 
-        x (FloatArray): The input of the layer. *Shape:* (tokens, width)
-        attended (FloatArray): The output of the attention. It is overwritten. *Shape:* (tokens, width)
-        RETURNS (FloatArray): The output of the layer. *Shape:* (tokens, width)
+        x (FloatArray): The layer's input. *Shape:* (tokens, width)
+        attended (FloatArray): The attention's output. It is overwritten. *Shape:* (tokens, width)
+        RETURNS (FloatArray): The layer's output. *Shape:* (tokens, width)
         """
         attended += x
         attended = self.attention_norm(attended)

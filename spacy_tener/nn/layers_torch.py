@@ -1,6 +1,6 @@
 """Layers that architectures share, in torch: dropout, embedding tables, convolutions and a transformer layer.
 
-They work on the tokens of all sequences, concatenated without padding. `layers_numpy` has the NumPy implementations.
+They work on the concatenated tokens without padding. `layers_numpy` has the NumPy implementations.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ class Dropout(nn.Module):
 
 
 class Projection(nn.Module):
-    """A linear layer with the arguments of an encoder: the tokens, and the lengths of the sequences.
+    """A linear layer with the arguments of an encoder: the tokens, and the sequence lengths.
 
-    width_in (int): Width of the input.
-    width_out (int): Width of the output.
+    width_in (int): Input width.
+    width_out (int): Output width.
     dropout (float): Dropout rate of the input.
     """
 
@@ -140,7 +140,7 @@ class EmbeddingTables(nn.Module):
     def grow(self, name: str, height: int) -> None:
         """Add randomly initialized rows to a table.
 
-        name (str): Name of the table.
+        name (str): Table name.
         height (int): The new number of rows.
         """
         table = self.tables[name]
@@ -185,9 +185,9 @@ class ConvolutionWindows:
     def of(cls, lengths: IntArray, size: int, *, device: torch.device | str = "cpu") -> ConvolutionWindows:
         """Compute the windows of a batch.
 
-        lengths (IntArray): Number of tokens of each sequence. *Shape:* (sequences,)
+        lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
         size (int): Window size in tokens.
-        device (torch.device | str): The device of the result.
+        device (torch.device | str): Device for the result.
         """
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
@@ -216,8 +216,8 @@ class Convolution(nn.Module):
     The weights have the shape (out, size * width), and are those of `nn.Conv1d`, transposed to (out, size, width) and
     flattened.
 
-    width (int): Width of the input.
-    out (int): Width of the output.
+    width (int): Input width.
+    out (int): Output width.
     size (int): Window size in tokens, an odd number.
     """
 
@@ -270,7 +270,7 @@ class FeedForward(nn.Module):
     """The feed-forward network `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7), with dropout after the ReLU and at the
     end.
 
-    width (int): Width d of input and output.
+    width (int): Input and output width d.
     hidden (int): Hidden size d_ff.
     dropout (float): Dropout rate.
     """
@@ -306,7 +306,7 @@ class TransformerLayer(nn.Module):
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         """Compute the layer. *Shape:* (tokens, width) to (tokens, width)
 
-        x (Tensor): The tokens of all sequences, concatenated.
+        x (Tensor): The concatenated tokens.
         context (Any): Additional arguments of the attention.
         """
         return self.complete(x, self.attention(x, *context))
@@ -314,9 +314,9 @@ class TransformerLayer(nn.Module):
     def complete(self, x: Tensor, attended: Tensor) -> Tensor:
         """Compute the part of the layer that follows attention.
 
-        x (Tensor): The input of the layer. *Shape:* (tokens, width)
-        attended (Tensor): The output of the attention. *Shape:* (tokens, width)
-        RETURNS (Tensor): The output of the layer. *Shape:* (tokens, width)
+        x (Tensor): The layer's input. *Shape:* (tokens, width)
+        attended (Tensor): The attention's output. *Shape:* (tokens, width)
+        RETURNS (Tensor): The layer's output. *Shape:* (tokens, width)
         """
         x = self.attention_norm(x + attended)
         return self.feed_forward_norm(x + self.feed_forward(x))

@@ -35,7 +35,7 @@ class Bucket:
 
     sequences (tuple[int, ...]): Indices of the sequences in the batch, beginning with the longest. *Shape:*
         (sequences,)
-    length (int): Length of the longest sequence.
+    length (int): Maximum sequence length.
     key_mask (Tensor | None): Mask that is added to attention scores: -inf for padded keys, 0 for others. None without
         padding. *Shape:* (sequences, 1, 1, length)
     """
@@ -49,7 +49,7 @@ class Bucket:
 class Ragged:
     """A batch of sequences, with the indices for padding them. Each token may consist of several rows, its heads.
 
-    lengths (tuple[int, ...]): Number of tokens of each sequence, which may be 0. *Shape:* (sequences,)
+    lengths (tuple[int, ...]): Token count per sequence, which may be 0. *Shape:* (sequences,)
     heads (int): Number of rows for each token.
     buckets (tuple[Bucket, ...]): The buckets, beginning with the longest sequences. Sequences without tokens are left
         out.
@@ -81,9 +81,9 @@ class Ragged:
     ) -> Ragged:
         """Divide sequences into buckets.
 
-        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         heads (int): Number of rows for each token.
-        device (torch.device | str): The device of the tensors.
+        device (torch.device | str): Device for the tensors.
         n_tokens (int | None): The expected sum of the lengths, to check them.
         bucket_cost (int | None): Cost of one more bucket, in pairs of tokens. None for `PAIRS_PER_BUCKET`.
         by_tokens (bool): Whether `bucket_cost` is in tokens, for layers whose computing time grows linearly with the
@@ -162,7 +162,7 @@ class Segments:
 
     `gather` returns the segment's row for each row. `sum`, `mean` and `softmax` compute over the rows of each segment.
 
-    index (Tensor): The segment of each row. *Shape:* (rows,)
+    index (Tensor): Each row's segment. *Shape:* (rows,)
     members (Tensor): The rows, ordered by their segment. *Shape:* (rows,)
     starts (Tensor): Index of each segment's first row in `members`. *Shape:* (segments,)
     sizes (Tensor): Number of rows of each segment. It is 1 for empty segments, as a divisor. *Shape:* (segments, 1)
@@ -177,9 +177,9 @@ class Segments:
     def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
         """Create segments from the segment of each row.
 
-        index (IntArray): The segment of each row. *Shape:* (rows,)
+        index (IntArray): Each row's segment. *Shape:* (rows,)
         n_segments (int): Number of segments.
-        device (torch.device | str): The device of the tensors.
+        device (torch.device | str): Device for the tensors.
         """
         counts = np.bincount(index, minlength=n_segments)
         arrays = index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]

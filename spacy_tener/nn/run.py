@@ -58,7 +58,7 @@ def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[Tor
 
     model (Model): The model.
     batch (Batch): The input.
-    shims (Sequence[TorchShim]): The shims of the model, if the caller has them already.
+    shims (Sequence[TorchShim]): The model's shims, if the caller has them already.
     """
     shims = torch_shims(model) if shims is None else shims
     if all(shim.predicts_with_numpy(model.ops) for shim in shims):
@@ -76,7 +76,7 @@ def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShi
 
     model (Model): The model.
     tokens (TokenBatch): The texts.
-    shims (Sequence[TorchShim]): The shims of the model, if the caller has them already.
+    shims (Sequence[TorchShim]): The model's shims, if the caller has them already.
     RETURNS (Rows): A NumPy array or a tensor.
     """
     try:

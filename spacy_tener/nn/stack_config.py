@@ -21,9 +21,9 @@ class StackConfig:
     width (int): Hidden size d of the layers.
     layers (int): Number of layers.
     heads (int): Number of attention heads h. Must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for `ff_factor` times `width`.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for `ff_factor` times `width`.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     """
 
     width: PositiveInt = 128

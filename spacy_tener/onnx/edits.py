@@ -15,7 +15,7 @@ from ..types import FloatArray, IntArray
 from .published_weights import BLOCK, MIDDLE, Blocks
 
 _RECURRENT = {"GRU", "LSTM", "RNN"}
-# Index of the input of recurrent operators that has the lengths of the sequences.
+# Index of the input of recurrent operators that has the sequence lengths.
 _LENGTHS = 4
 
 
@@ -53,7 +53,7 @@ def add_softmax(model: Any, scores: str, output: str) -> None:
 
 
 def use_lengths(model: Any, lengths: str) -> None:
-    """Connect recurrent nodes with the lengths of the sequences, if they aren't connected. Otherwise they would process
+    """Connect recurrent nodes with the sequence lengths, if they aren't connected. Otherwise they would process
     padding as text.
 
     model (ModelProto): The model, which is modified.
@@ -76,7 +76,7 @@ def select_rows(model: Any, table: str, rows: IntArray) -> None:
     """Replace a table of weights by some of its rows, in the given order.
 
     model (ModelProto): The model, which is modified.
-    table (str): Name of the table.
+    table (str): Table name.
     rows (IntArray): Indices of the rows.
     """
     from onnx import numpy_helper
@@ -169,7 +169,7 @@ def _quantize(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[
 def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[dict[str, Any], list[Any]]:
     """Return the tensors and nodes that look up rows of a table in blocks of 4 bits.
 
-    table (str): Name of the table.
+    table (str): Table name.
     blocks (Blocks): The table.
     ids (str): Name of the tensor with the indices of the rows.
     output (str): Name of the output.

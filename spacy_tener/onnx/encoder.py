@@ -120,10 +120,10 @@ class Encoder:
         width) each
     batching (Batching): Which windows may be computed in a batch, so that their features are the same as alone.
     about (Mapping[str, str]): The encoder's `name`, `origin` and `licence`, for meta.json.
-    window (int): Maximum number of word pieces in a window, including special ones.
+    window (int): Maximum window size in word pieces, including special ones.
     overlap (int): Number of word pieces of context on each side of a window's core.
     pooling (Pooling): How a token's features are computed from its word pieces: their mean, or the first one's.
-    source (str): Name of the file, for messages.
+    source (str): File name for messages.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class Encoder:
         """Compute the features of word pieces.
 
         ids (IntArray): The word pieces of all windows, concatenated. *Shape:* (pieces,)
-        lengths (IntArray): Number of word pieces of each window. *Shape:* (windows,)
+        lengths (IntArray): Word piece count per window. *Shape:* (windows,)
         gpu (bool): Use a GPU if onnxruntime supports it.
         RETURNS (FloatArray): *Shape:* (pieces, width)
         """
@@ -289,7 +289,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
     """Open an `InferenceSession` of onnxruntime. Raise an error if it can't load the graph.
 
     graph (bytes): The ONNX file.
-    source (str): Name of the file, for messages.
+    source (str): File name for messages.
     gpu (bool): Use a GPU if onnxruntime supports it.
     """
     library = _library()

@@ -137,7 +137,7 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
 
     emissions (FloatArray): *Shape:* (tokens, tags)
     transitions (FloatArray): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
-    packing (Packing): The lengths of the sequences.
+    packing (Packing): Sequence lengths.
     RETURNS (IntArray): *Shape:* (tokens,)
     """
     tags: IntArray = emissions.argmax(axis=1)

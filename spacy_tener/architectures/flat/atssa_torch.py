@@ -36,7 +36,7 @@ class CoverSegments:
 
     characters, words (Segments): Pairs with the same character, and pairs with the same word.
     from_head, from_tail (Segments): Pairs with the same distance `i - head`, and with the same distance `tail - i`.
-    longest (int): Length of the longest word in characters.
+    longest (int): Maximum word length in characters.
     """
 
     def __init__(self, lattice: Lattice, *, device: torch.device | str = "cpu") -> None:
@@ -52,7 +52,7 @@ class WordFusion(nn.Module):
     """Multi-head attention from each character to the words that contain it. Scores are not scaled (eq. 5).
 
     config (AtssaConfig): Sizes and options. Position embeddings have the same width as the output.
-    char_width, word_width (int): Widths of the character and word embeddings.
+    char_width, word_width (int): Embedding widths.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -116,8 +116,8 @@ class AtssaEncoder(nn.Module):
     """FLAT-ATSSA's encoder: word fusion, a linear layer over `[x ; x^w]`, and transformer layers over the characters.
 
     config (AtssaConfig): Sizes and options.
-    char_width (int): Width of the character embeddings.
-    word_width (int): Width of the word embeddings.
+    char_width (int): Character embedding width.
+    word_width (int): Word embedding width.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -128,11 +128,11 @@ class AtssaEncoder(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
-        """Encode the characters of all sentences.
+        """Encode all characters.
 
         chars (Tensor): Character embeddings. *Shape:* (characters, character width)
         words (Tensor): Word embeddings. *Shape:* (words, word width)
-        lattice (Lattice): The positions of the words.
+        lattice (Lattice): Word positions.
         RETURNS (Tensor): *Shape:* (characters, width)
         """
         lattice.check_rows(characters=len(chars), words=len(words))

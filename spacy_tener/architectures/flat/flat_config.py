@@ -28,9 +28,9 @@ class FlatConfig(StackConfig):
     width (int): Hidden size d of the layers and of the output.
     layers (int): Number of layers.
     heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the relative position
         embeddings use. None for all four.
     """
@@ -67,9 +67,9 @@ class AtssaConfig(StackConfig):
     width (int): Hidden size d of the context layers and of the output.
     layers (int): Number of context layers.
     heads (int): Number of attention heads h of the context layers and of the word fusion.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for four times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for four times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     selection (Union[Literal["adaptive", "none"], Callable]): Which keys a query attends to: "adaptive" for those whose
         score reaches its threshold, "none" for all of them, or a class like `SelectiveAttention` of `selection_torch`.
     k (int): Minimum number of keys that the threshold selects.
@@ -110,9 +110,9 @@ class MectConfig(StackConfig):
     width (int): Hidden size d of each stream and of the output.
     layers (int): Number of layers.
     heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     random_attention (int): Number of positions with a learned bias for each pair of them. 0 for no biases.
     streams (Optional[Callable]): Another encoder of the streams: a class like `SpanEncoder` of `flat_torch`. None for
         the paper's.

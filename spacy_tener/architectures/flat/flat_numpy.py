@@ -1,6 +1,6 @@
 """The NumPy implementation of FLAT's and MECT's encoder, for prediction on a CPU without torch.
 
-Each class computes the same as the class of this name in `flat_torch`, in evaluation mode and from the same weights.
+Each class computes the same as the class of this name in `flat_torch` in evaluation mode, from the same weights.
 `tests/architectures/test_parity.py` compares both.
 """
 
@@ -27,7 +27,7 @@ class SpanPositions:
 
     width (int): Width d of the embeddings.
     distances (Sequence[str]): Names of the distances to use, as in `DISTANCES`.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
@@ -51,7 +51,7 @@ class SpanPositions:
 
         The table depends on the weights only, not on the batch. So it is cached, for lengths that are powers of 2.
 
-        longest (int): Length of the longest sentence. The absolute values of all distances are smaller.
+        longest (int): Maximum sentence length. The absolute values of all distances are smaller.
         RETURNS (Tuple[int, FloatArray]): The index of distance 0, and the products. *Shape:* (distances, used
             distances, width)
         """
@@ -72,7 +72,7 @@ class SpanAttention:
     """Multi-head attention between spans.
 
     config (FlatConfig | MectConfig): Sizes and options.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
@@ -91,7 +91,7 @@ class SpanAttention:
         """Compute attention within each sentence.
 
         x (FloatArray): Input of the queries. In MECT, it comes from the other stream. *Shape:* (queries, width)
-        rows (FloatArray): The hidden states of all spans. *Shape:* (spans, width)
+        rows (FloatArray): All hidden states. *Shape:* (spans, width)
         relative (FloatArray): The relative position embeddings. *Shape:* (relative positions, width)
         groups (Sequence[QueryGroup]): The groups of queries.
         RETURNS (FloatArray): *Shape:* (queries, width)
@@ -147,7 +147,7 @@ class SpanEncoder:
     """The encoder of FLAT, with one stream, and of MECT, with a stream of characters and a stream of radicals.
 
     config (FlatConfig | MectConfig): Sizes and options.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
@@ -166,7 +166,7 @@ class SpanEncoder:
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
-        """Encode the characters of all sentences.
+        """Encode all characters.
 
         inputs (Any): The embeddings of characters and, for MECT, of their radicals, *Shape:* (characters, width); the
             embeddings of words, *Shape:* (words, word width); and the `Lattice`.
@@ -199,7 +199,7 @@ class SpanEncoder:
 
         queries (Sequence[FloatArray]): The hidden states of the spans that are queries, for each stream. *Shape:*
             (queries, width)
-        rows (Sequence[FloatArray]): The hidden states of all spans, for each stream. *Shape:* (spans, width)
+        rows (Sequence[FloatArray]): All hidden states, for each stream. *Shape:* (spans, width)
         relative (Sequence[FloatArray]): The relative position embeddings, for each stream. *Shape:* (relative
             positions, width)
         RETURNS (list[FloatArray]): The new hidden states of the queries, for each stream. *Shape:* (queries, width)

@@ -7,8 +7,8 @@ i and a key span j of the same sentence is (FLAT, section 3.2)
     R_ij = ReLU(W_r [p(h_i - h_j) ; p(h_i - t_j) ; p(t_i - h_j) ; p(t_i - t_j)])
 
 where `R_ij` is the relative position embedding, and p the sinusoidal embedding of a distance between the heads h and
-the tails t. Computed as written, `R_ij` is an array of the shape (sentences, spans, spans, 4 d), and `W_R R_ij` takes a
-matrix product for each pair. Here, `R` is computed once for each distinct relative position in the batch
+the tails t. Computed as written, `R_ij` is an array with the shape (sentences, spans, spans, 4 d), and `W_R R_ij` takes
+a matrix product for each pair. Here, `R` is computed once for each distinct relative position in the batch
 (`SpanPositions`). Groups of neighbouring queries are then multiplied with the relative positions that occur in the
 group, and the score of each pair is picked from the product (see `plans.py`).
 
@@ -64,7 +64,7 @@ class SpanPositions(nn.Module):
 
         distances (Tensor): The four distances of each relative position, in the order of `DISTANCES`. *Shape:*
             (relative positions, 4)
-        longest (int): Length of the longest sentence. The absolute values of all distances are smaller.
+        longest (int): Maximum sentence length. The absolute values of all distances are smaller.
         """
         width, n = self.fuse.in_features, len(self.distance_indices)
         sin, cos = sinusoids(longest, width, self.fuse.weight)
@@ -152,7 +152,7 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
 
     heads (SpanHeads): Queries, keys and values of the batch.
     groups (PaddedGroups): The groups of queries, padded.
-    p (float): Dropout rate of the attention weights.
+    p (float): Attention dropout rate.
     RETURNS (Tensor): *Shape:* (queries, heads, head width)
     """
     if not groups.buckets:
@@ -199,7 +199,7 @@ def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
 class SpanAttention(nn.Module):
     """Multi-head attention between spans, without an output projection.
 
-    width (int): Width d of input and output.
+    width (int): Input and output width d.
     n_heads (int): Number of heads h, each with a width of `width / n_heads`.
     key_projection (bool): Project the keys, as FLAT does. If False, the keys are the input itself (MECT, eq. 7).
     n_positions (int): Number of positions of a sentence that have MECT's random attention (eq. 12, 13). 0 for no random
@@ -222,8 +222,8 @@ class SpanAttention(nn.Module):
         """Compute queries, keys, values and relative positions, split into heads.
 
         x (Tensor): Input of the queries. In MECT, it comes from the other stream. *Shape:* (queries, width)
-        rows (Tensor): The hidden states of all spans. *Shape:* (spans, width)
-        relative (Tensor): The relative position embeddings R. *Shape:* (relative positions, width)
+        rows (Tensor): All hidden states. *Shape:* (spans, width)
+        relative (Tensor): Relative position embeddings R. *Shape:* (relative positions, width)
         groups (PaddedGroups): The groups of queries.
         """
         inputs = (self.query, x), (self.key, rows), (self.value, rows), (self.position, relative)
@@ -266,7 +266,7 @@ class SpanLayer(nn.Module):
 
         queries (Sequence[Tensor]): The hidden states of the spans that are queries, for each stream. *Shape:* (queries,
             width)
-        rows (Sequence[Tensor]): The hidden states of all spans, for each stream. *Shape:* (spans, width)
+        rows (Sequence[Tensor]): All hidden states, for each stream. *Shape:* (spans, width)
         relative (Sequence[Tensor]): The relative position embeddings, for each stream. *Shape:* (relative positions,
             width)
         groups (PaddedGroups): The groups of queries.
@@ -313,7 +313,7 @@ class SpanEncoder(nn.Module):
         self.fusion = Linear(2 * config.width, config.width) if n_streams == 2 else nn.Identity()
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Encode the characters of all sentences.
+        """Encode all characters.
 
         inputs (Any): The embeddings of characters and, for MECT, of their radicals, *Shape:* (characters, width); the
             embeddings of words, *Shape:* (words, word width); and the `Lattice`.

@@ -38,7 +38,7 @@ class Covers:
     characters, words (IntArray): Indices of the character and the word of each pair, in the batch. *Shape:* (pairs,)
     from_head, from_tail (IntArray): Number of characters between the word's head and the character, `i - head`, and
         between the character and the word's tail, `tail - i`. *Shape:* (pairs,)
-    longest (int): Length of the longest word in characters.
+    longest (int): Maximum word length in characters.
     """
 
     characters: IntArray
@@ -139,7 +139,7 @@ class _PositionTable:
     """A numbered table of all relative positions that a batch can have.
 
     A relative position is a triple: the size of the query, the size of the key, and the offset `head of the query -
-    head of the key`. Its number is its row-major index in an array of the shape (sizes, sizes, offsets).
+    head of the key`. Its number is its row-major index in an array with the shape (sizes, sizes, offsets).
 
     sizes (IntArray): The distinct sizes of the batch's spans, in characters. *Shape:* (sizes,)
     shape (tuple[int, int, int]): Number of sizes, of sizes, and of offsets from `-longest` to `longest`.

@@ -85,10 +85,10 @@ class Selection:
 class SelectiveAttention(AdaptedAttention):
     """TENER's attention with projected keys (eq. 5 with `R_ij = p_{i-j}`), where each query attends to selected keys.
 
-    width (int): Width d of input and output.
+    width (int): Input and output width d.
     n_heads (int): Number of heads h. The width of a head, `d_k = width / n_heads`, must be even.
     selection (Selection): The rule by which keys are selected.
-    dropout (float): Dropout rate of the attention weights.
+    dropout (float): Attention dropout rate.
     penalty (float): Weight lambda of the penalty `lambda |z|_1 / L` (eq. 19), which is summed over heads and averaged
         over sentences.
     """

@@ -66,7 +66,7 @@ class PaddedGroups:
 
         groups (Sequence[QueryGroup]): The groups of all queries.
         n_columns (int): Number of relative positions in the batch.
-        device (torch.device | str): The device of the result.
+        device (torch.device | str): Device for the result.
         """
         kind = "cpu" if torch.device(device).type == "cpu" else "cuda"
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])

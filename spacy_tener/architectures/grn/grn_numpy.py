@@ -1,6 +1,6 @@
 """The NumPy implementation of GRN's encoder, for prediction on a CPU without torch.
 
-It computes the same as `grn_torch.GRNEncoder`, in evaluation mode and from the same weights;
+It computes the same as `grn_torch.GRNEncoder` in evaluation mode, from the same weights;
 `tests/architectures/test_parity.py` compares both. `write` adds the same computation to an ONNX graph, for `spacy tener
 export`.
 """
@@ -23,7 +23,7 @@ from .grn_config import GRNConfig
 # beyond 20 with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or not. Context features are
 # between -1 and 1. So with 400 channels and initial weights, neither can be above 35, and most are below 2.
 EXPONENT_LIMIT = 40.0
-# Maximum number of gates in a tile. A tile is computed at once, and fits into the cache of a core.
+# Maximum number of gates in a tile. A tile is computed at once, and fits into a core's cache.
 TILE = 1 << 17
 
 
@@ -32,7 +32,7 @@ def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> Fl
 
     a, b (FloatArray): The terms of `r_ij = a_i + b_j`. *Shape:* (tokens, width)
     x (FloatArray): The tokens. *Shape:* (tokens, width)
-    lengths (IntArray): Number of tokens of each sequence. *Shape:* (sequences,)
+    lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
     RETURNS (FloatArray): *Shape:* (tokens, width)
     """
     related = np.empty_like(x)
@@ -71,7 +71,7 @@ class GRNEncoder:
     """The encoder of GRN: the context layer and the relation layer.
 
     config (GRNConfig): Sizes and options.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: GRNConfig, weights: Weights) -> None:
@@ -87,10 +87,10 @@ class GRNEncoder:
             self.left, self.right = map(Linear, halves)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Encode the tokens of all sequences.
+        """Encode all tokens.
 
         x (FloatArray): The tokens, concatenated. *Shape:* (tokens, input width)
-        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         RETURNS (FloatArray): *Shape:* (tokens, width)
         """
         lengths = as_lengths(lengths, len(x))

@@ -18,9 +18,9 @@ class TransformerConfig(StackConfig):
     width (int): Hidden size d of the layers and of the output.
     layers (int): Number of layers.
     heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for twice the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     adapted (bool): Use TENER's adapted attention, with relative positions, rather than vanilla attention, with
         sinusoidal positions added to its input.
     scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only.

@@ -42,7 +42,7 @@ class VanillaAttention:
     """Multi-head attention of the vanilla transformer (eq. 1 to 6).
 
     config (TransformerConfig): Sizes and options of the encoder.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
@@ -55,7 +55,7 @@ class VanillaAttention:
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence of a bucket. *Shape:* (padded tokens, width)"""
+        """Compute attention within each sequence in a bucket. *Shape:* (padded tokens, width)"""
         query = split_heads(self.query(x) * self.scale, bucket.shape, self.n_heads)
         key = split_heads(self.key(x), bucket.shape, self.n_heads)
         value = split_heads(self.value(x), bucket.shape, self.n_heads)
@@ -102,7 +102,7 @@ class AdaptedAttention:
     """Multi-head attention of TENER (eq. 16 to 19), in the form that `tener_torch.AdaptedAttention` derives.
 
     config (StackConfig): Sizes of the encoder.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     scaled (bool): Divide the scores by `sqrt(d_k)`.
     key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
     """
@@ -125,7 +125,7 @@ class AdaptedAttention:
         self.value = Linear(weights.part("value"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence of a bucket. *Shape:* (padded tokens, width)"""
+        """Compute attention within each sequence in a bucket. *Shape:* (padded tokens, width)"""
         query, key, value = self.heads(x, bucket)
         return attend(query, key, value, bucket.is_real)
 
@@ -174,7 +174,7 @@ class TransformerEncoder:
     """A stack of transformer layers, with adapted or with vanilla attention.
 
     config (TransformerConfig): Sizes and options.
-    weights (Weights): Weights of the module.
+    weights (Weights): The module's weights.
     """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
@@ -187,10 +187,10 @@ class TransformerEncoder:
             self.layers.append(TransformerLayer(config, attention, layer_weights))
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Encode the tokens of all sequences.
+        """Encode all tokens.
 
         x (FloatArray): The tokens, concatenated. *Shape:* (tokens, input width)
-        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         RETURNS (FloatArray): *Shape:* (tokens, width)
         """
         return compute_in_buckets(lengths, x, self.config.width, self._encode)

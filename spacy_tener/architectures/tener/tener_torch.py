@@ -4,7 +4,7 @@
 `VanillaAttention` that the paper compares (section 2.2). `tener_numpy` has a predictor with the name of each class.
 
 The sequences of a batch are concatenated, without padding: all layers work on rows of the shape (tokens, width).
-`Ragged` has the lengths of the sequences, and pads them for the products of attention only.
+`Ragged` has the sequence lengths, and pads them for the products of attention only.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class VanillaAttention(Attention):
     It is not aware of positions, which the encoder adds to the input. All linear layers have biases, as the numbers of
     parameters in the paper's supplement (6.1) imply. In the released code only the output layer has one.
 
-    width (int): Width d of input and output.
+    width (int): Input and output width d.
     n_heads (int): Number of heads h.
-    dropout (float): Dropout rate of the attention weights.
+    dropout (float): Attention dropout rate.
     scaled (bool): Divide the scores by `sqrt(d_k)` (eq. 3).
     """
 
@@ -72,7 +72,7 @@ class RelativePositions:
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
         """Compute the relative positions of a batch.
 
-        ragged (Ragged): The lengths of the sequences.
+        ragged (Ragged): Sequence lengths.
         head_width (int): Width d_k of a head.
         like (Tensor): A tensor with the device and the dtype of the result.
         """
@@ -102,9 +102,9 @@ class AdaptedAttention(Attention):
 
     with no array of distances, and as exact in long sequences as in short ones.
 
-    width (int): Width d of input and output.
+    width (int): Input and output width d.
     n_heads (int): Number of heads h. The width of a head, `d_k = width / n_heads`, must be even.
-    dropout (float): Dropout rate of the attention weights.
+    dropout (float): Attention dropout rate.
     scaled (bool): Divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
     key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
     """
@@ -179,10 +179,10 @@ class TransformerEncoder(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode the tokens of all sequences.
+        """Encode all tokens.
 
         x (Tensor): The tokens, concatenated. *Shape:* (tokens, input width)
-        lengths (Lengths): Number of tokens of each sequence. *Shape:* (sequences,)
+        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         RETURNS (Tensor): *Shape:* (tokens, width)
         """
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
