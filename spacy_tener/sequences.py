@@ -149,17 +149,17 @@ class Packing:
         return totals
 
 
-def plan_buckets(costs: IntArray, *, price: int, most: int | None = None) -> list[IntArray]:
+def plan_buckets(costs: IntArray, *, bucket_cost: int, max_cost: int | None = None) -> list[IntArray]:
     """Group sequences into buckets, so that padding all sequences in a bucket to the largest one wastes little.
 
     The algorithm is greedy. It splits a bucket where the split saves most padding, as long as this saves more than
-    `price`. In the end no single split saves more than `price`, so a bucket of n sequences wastes at most `price * (1 +
-    ln n)`.
+    `bucket_cost`. In the end no single split saves more than `bucket_cost`, so a bucket of n sequences wastes at most
+    `bucket_cost * (1 + ln n)`.
 
     costs (IntArray): Cost of each sequence, for example its length. Sequences with a cost of 0 are left out. *Shape:*
         (sequences,)
-    price (int): Cost of an additional bucket.
-    most (Optional[int]): Maximum cost of a padded bucket. A single sequence may cost more.
+    bucket_cost (int): Cost of an additional bucket.
+    max_cost (Optional[int]): Maximum cost of a padded bucket. A single sequence may cost more.
     RETURNS (List[IntArray]): The indices of the sequences in each bucket, the largest first.
     """
     order = np.argsort(-costs, kind="stable")[: np.count_nonzero(costs)]

@@ -158,7 +158,7 @@ def k_best(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tenso
 def forward_backward(
     crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options
 ) -> ForwardBackward:
-    return scorer_of(crf).passes(array(emissions), lengths, array(allowed), **options)
+    return scorer_of(crf).forward_backward(array(emissions), lengths, array(allowed), **options)
 
 
 def computed_marginals(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:

@@ -101,7 +101,7 @@ class LayerWriter:
             encoder_batch = make_batch(graph, encoder_windows)
             rows, characters = core_rows(graph, encoder_batch, write_encoder(encoder_batch))
             # Add the features of each character to the position of its unit in the padded batch.
-            windows = graph.owners(graph.starts(ends - begins), graph.size(characters))
+            windows = graph.sequence_index(graph.starts(ends - begins), graph.size(characters))
             owners = units.owners[characters]
             slots = windows * batch.longest + owners - batch.windows.begins[windows]
             shape = graph.shape(graph.size(batch.lengths), batch.longest, encoder.width)

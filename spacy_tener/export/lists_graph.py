@@ -108,10 +108,10 @@ def _cuts_word(graph: Graph, codes: Value, starts: Value, form_of: dict[int, int
     letters, digits, points = edge_classes()
     classes = np.where(digits, _DIGIT_CLASS, np.where(letters, _LETTER_CLASS, np.where(points, _POINT_CLASS, 0)))
     class_of = {code: int(classes[min(form, classes.size - 1)]) for code, form in form_of.items()}
-    opens = graph.marks(starts, graph.size(codes)) > 0
+    opens = graph.count_indices(starts, graph.size(codes)) > 0
     current = graph.lookup(codes, {code: number for code, number in class_of.items() if number}, 0)
-    previous = graph.Where(opens, 0, graph.shifted(current, 0))
-    earlier = graph.Where(opens, 0, graph.shifted(previous, 0))
+    previous = graph.Where(opens, 0, graph.shift_right(current, 0))
+    earlier = graph.Where(opens, 0, graph.shift_right(previous, 0))
 
     def is_letter(values: Value) -> Value:
         return graph.Equal(values, _LETTER_CLASS) | graph.Equal(values, _DIGIT_CLASS)
@@ -138,8 +138,8 @@ def _select(
     outside (int): The tag O.
     """
     size_of = graph.value(sizes)
-    opened = graph.marks(firsts, size)
-    n_covering = graph.CumSum(opened - graph.marks(firsts + size_of[ranks], size), 0)
+    opened = graph.count_indices(firsts, size)
+    n_covering = graph.CumSum(opened - graph.count_indices(firsts + size_of[ranks], size), 0)
     groups = graph.CumSum(((opened > 0) & graph.Equal(n_covering, opened)).to(np.int64), 0)[firsts]
     # Sort by group, then by rank. Matches with the same rank keep the order of the text.
     _, order = graph.add("TopK", groups * len(tags_of) + ranks, graph.shape(graph.size(ranks)), outputs=2, largest=0)

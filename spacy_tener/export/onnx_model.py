@@ -307,9 +307,10 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     # The white space at the boundaries of words is removed: only characters of text begin and end an entity.
     inner = graph.where_true(graph.Equal(read_kinds(graph, codes), TEXT))
     word_of_inner = words[inner]
-    neighbours = graph.shifted(word_of_inner, -1), graph.Concat(word_of_inner[1:], [-1], axis=0)
+    neighbours = graph.shift_right(word_of_inner, -1), graph.Concat(word_of_inner[1:], [-1], axis=0)
     first, last = (
-        graph.marks(inner[graph.where_true(~graph.Equal(word_of_inner, neighbour))], size) for neighbour in neighbours
+        graph.count_indices(inner[graph.where_true(~graph.Equal(word_of_inner, neighbour))], size)
+        for neighbour in neighbours
     )
     is_within = graph.CumSum(first, 0) - graph.CumSum(last, 0) + last > 0
     tag_of = _tags_by_position(TagLayout(n_labels))
