@@ -1,4 +1,8 @@
-"""Annotated sentences and texts of a corpus, checks of their offsets, and notes on corrections."""
+"""Data classes for annotated sentences and texts, checks of character offsets, and a log of corrections.
+
+The parsers of all formats (`columns`, `json_records`, `label_studio`) return `Sentence` or `AnnotatedText`. They report
+corrections to `Notes` and errors in single records as `RecordError`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ from typing import Any, TypeVar
 from ..errors import InputError, RemedyError
 
 SUGGESTED = "suggested"
-"""Key of records whose entities are a model's suggestions that nobody has corrected."""
+"""Key that `tener suggest` adds to its records. Their entities are predictions that nobody has corrected yet."""
 SEE_HELP = "`python -m spacy tener convert --help` names the formats."
 
 COLUMN_FORMATS = ("columns", "weibo")
@@ -28,13 +32,13 @@ _T = TypeVar("_T")
 
 
 class CorpusError(InputError):
-    """An error about the content of a corpus."""
+    """An error in the content of a corpus, with the file and the line."""
 
 
 class RecordError(RemedyError):
-    """An error in a sentence or record.
+    """An error in one sentence or record. The reader of the file collects these errors and reports them together.
 
-    line (int | None): The line, if it is not the first of the record.
+    line (int | None): Line of the error, or None for the first line of the record.
     """
 
     def __init__(self, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -44,11 +48,12 @@ class RecordError(RemedyError):
 
 @dataclass(frozen=True)
 class EntitySpan:
-    """An entity over `[start, end)`: tokens of a `Sentence`, characters of an `AnnotatedText`.
+    """An entity from `start` up to, but not including, `end`. Offsets count tokens in a `Sentence`, and characters in
+    an `AnnotatedText`.
 
-    label (str): Its label, without white space around it, which would be another label.
-    quoted (str | None): The text that the entity covers according to the file. None if the file has none, or after the
-        check.
+    label (str): Entity type. Surrounding whitespace is removed, since `"PER "` and `"PER"` would be different labels.
+    quoted (str | None): Text of the entity as quoted in the file, to check the offsets. None if the file doesn't quote
+        it, or once the offsets are checked.
     """
 
     start: int
@@ -64,8 +69,11 @@ class EntitySpan:
 class Sentence:
     """A tokenized sentence of a corpus.
 
+    tokens (tuple[str, ...]): Tokens of the sentence.
+    spans (tuple[EntitySpan, ...]): Entities, with token offsets.
     missing (tuple[int, ...]): Indices of tokens with missing annotation.
-    spaces (tuple[bool, ...]): Whether a space follows each token; empty where the corpus does not say.
+    line (int): Line on which the sentence begins.
+    spaces (tuple[bool, ...]): Whether each token is followed by a space. Empty if the format has no such information.
     """
 
     tokens: tuple[str, ...]
@@ -76,19 +84,21 @@ class Sentence:
 
     @property
     def text(self) -> str:
-        """The tokens without spaces between them."""
+        """Return the concatenated tokens, without spaces between them."""
         return "".join(self.tokens)
 
 
 @dataclass(frozen=True)
 class AnnotatedText:
-    """A text of a corpus with character offsets.
+    """A text of a corpus with entities as character offsets.
 
-    spans (tuple[EntitySpan, ...]): The spans of the file; after `resolve_spans` sorted and without overlaps.
-    missing (tuple[tuple[int, int], ...]): Ranges of characters with missing annotation, except where entities cover
-        them.
-    incorrect (tuple[EntitySpan, ...]): Spans known not to be entities of their label. They may overlap.
-    overlapping (tuple[EntitySpan, ...]): Spans that `resolve_spans` took out of `spans` for a longer one.
+    text (str): The text.
+    spans (tuple[EntitySpan, ...]): Entities as written in the file. `resolve_spans` sorts them and removes overlaps.
+    missing (tuple[tuple[int, int], ...]): Character ranges with missing annotation. Entities take precedence over them.
+    line (int): Line on which the record begins.
+    incorrect (tuple[EntitySpan, ...]): Negative examples: spans that an annotator rejected. They may overlap.
+    overlapping (tuple[EntitySpan, ...]): Entities that `resolve_spans` removed from `spans` because a longer entity
+        overlaps them.
     """
 
     text: str
@@ -100,7 +110,7 @@ class AnnotatedText:
 
 
 class Event(Enum):
-    """Corrections and omissions that a conversion counts. The value is the message for the user."""
+    """Types of corrections and omissions that a conversion counts. The value is the message for the user."""
 
     REPAIRED = "Tags repaired"
     MISALIGNED = "Spans off the token edges, whose tokens are left without annotation"
@@ -119,12 +129,19 @@ class Event(Enum):
 
 
 Note = Callable[[Event, str], object]
-"""Counts an event in the record that is being read, with an example."""
+"""Function that records an event in the current record, with a description of the example."""
 
 
 @dataclass
 class Notes:
-    """Counts of events in a file with the first examples of each, and errors of records that cannot be read."""
+    """Numbers of corrections and omissions in one file, with the first examples of each, and errors in its records.
+
+    source (str): Name of the file.
+    counts (Counter[Event]): Number of events of each type.
+    examples (dict[Event, list[str]]): The first `max_examples` examples of each type.
+    errors (list[CorpusError]): The first `max_errors` errors in records.
+    n_errors (int): Number of all errors in records.
+    """
 
     source: str = ""
     counts: Counter[Event] = field(default_factory=Counter)
@@ -136,20 +153,26 @@ class Notes:
     max_errors = 10
 
     def add(self, event: Event, detail: str, line: int | None = None) -> None:
-        """Count an event. line: None if it concerns the whole file."""
+        """Count an event and store its description as an example.
+
+        line (int | None): Line of the event, or None if it concerns the whole file.
+        """
         self.counts[event] += 1
         examples = self.examples.setdefault(event, [])
         if len(examples) < self.max_examples:
             examples.append(detail if line is None else f"line {line}: {detail}")
 
     def refuse(self, error: RecordError, line: int) -> None:
-        """Store the error of a record, so that all errors are reported together."""
+        """Store the error of a record, so that all errors of a file can be reported together.
+
+        line (int): First line of the record, used if the error has no line itself.
+        """
         self.n_errors += 1
         if len(self.errors) < self.max_errors:
             self.errors.append(CorpusError(self.source, error.reason, error.remedy, line=error.line or line))
 
     def raise_errors(self) -> None:
-        """Raise the first stored error, with the lines of the others."""
+        """Raise the first stored error. Its message also lists the other errors with their lines."""
         if not self.errors:
             return
         first, *rest = self.errors
@@ -161,7 +184,7 @@ class Notes:
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
     def update(self, notes: Notes) -> None:
-        """Add the counts and examples of other notes."""
+        """Add the counts and examples of another log to this one."""
         self.counts.update(notes.counts)
         for event, examples in notes.examples.items():
             total = self.examples.setdefault(event, [])
@@ -172,13 +195,18 @@ class Notes:
 
 
 def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> AnnotatedText:
-    """Return the text with entities that are in bounds, have a label, touch no white space and do not overlap.
+    """Return a text whose entities are valid: within the text, labelled, without whitespace at their boundaries, and
+    not overlapping.
 
-    A span that is left out for a longer one leaves missing annotation on the characters that the longer one does not
-    cover: they are in an entity, so not `O`.
+    If an entity is removed because a longer one overlaps it, its remaining characters get missing annotation. They
+    belong to an entity, so they must not become O.
 
-    overlap (str): `error`; `longest` to keep the longest of overlapping spans, the first of equally long ones; or
-        `spans`, the same, and nothing is noted as left out, since the Doc keeps the others too.
+    raw (AnnotatedText): Text with entities as written in the file.
+    note (Note): Function that records corrections.
+    line (int): Line on which the record begins.
+    overlap (str): What to do if entities overlap. `error` raises a RecordError. `longest` keeps the longest entity, or
+        the first among entities of equal length. `spans` does the same but doesn't report the others as left out, since
+        the caller stores them in `doc.spans`.
     """
     spans, incorrect = (cleaned(group, raw.text, note) for group in (raw.spans, raw.incorrect))
     contradictory = spans.keys() & incorrect.keys()
@@ -195,7 +223,7 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
 def _without_overlaps(
     spans: Iterable[EntitySpan], shown: Callable[[EntitySpan], str], note: Note, overlap: str
 ) -> tuple[list[EntitySpan], list[EntitySpan]]:
-    """Return the spans to keep, in order, and those left out for them."""
+    """Return the entities to keep, in text order, and the entities that overlap a longer one."""
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
     selected = longest(ordered)
     if overlap == "error" and len(selected) < len(ordered):
@@ -210,7 +238,10 @@ def _without_overlaps(
 
 
 def cleaned(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySpan, None]:
-    """Return spans that are in bounds, have a label and no white space at their edges, without duplicates."""
+    """Return valid entities without whitespace at their boundaries and without duplicates.
+
+    The result is a dictionary without values, because sets don't keep the order.
+    """
     spans: dict[EntitySpan, None] = {}
     for written in group:
         span = _stripped(_checked(written, text), text)
@@ -226,11 +257,15 @@ def cleaned(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySp
 
 
 def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
-    """Return the longest of overlapping spans, the first of equally long ones. Input and output are in text order."""
+    """Return the longest entities among overlapping ones, or the first if they are equally long.
+
+    spans (Sequence[EntitySpan]): Entities in text order. The result has the same order.
+    """
     if all(span.end <= following.start for span, following in pairwise(spans)):
         return list(spans)
     taken: set[int] = set()
     selected = []
+    # Greedy selection by decreasing length, as spaCy's `filter_spans` does it.
     for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
         covered = range(span.start, span.end)
         if taken.isdisjoint(covered):
@@ -240,6 +275,7 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
 
 
 def _checked(span: EntitySpan, text: str) -> EntitySpan:
+    """Return the entity if its offsets, its label and its quoted text are valid. Raises a RecordError otherwise."""
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
@@ -254,23 +290,27 @@ def _checked(span: EntitySpan, text: str) -> EntitySpan:
 
 
 def is_quoted(span: EntitySpan, text: str) -> bool:
-    """Return whether a span covers the text that the file quotes for it."""
+    """Return whether the text that the file quotes for an entity equals the text at its offsets.
+
+    Whitespace is ignored, because annotation tools escape it or collapse it when they quote a text.
+    """
     return span.quoted is None or _letters(span.quoted) == _letters(text[span.start : span.end])
 
 
 def _letters(text: str) -> str:
-    """Return the text without white space, which annotation tools escape or collapse in quotations."""
+    """Return the text without whitespace. `\\n`, as some tools escape line breaks, counts as whitespace."""
     return "".join(text.replace("\\n", " ").split())
 
 
 def _stripped(span: EntitySpan, text: str) -> EntitySpan:
-    """Return the span without white space at its edges; an empty span if it covers only white space."""
+    """Return the entity without leading and trailing whitespace. An entity of nothing but whitespace becomes empty."""
     covered = text[span.start : span.end]
     end = span.start + len(covered.rstrip())
     return EntitySpan(min(end, span.end - len(covered.lstrip())), end, span.label)
 
 
 def _shown(span: EntitySpan, text: str) -> str:
+    """Return label, offsets and text of an entity for a message."""
     return f"{span.label} {span.start}-{span.end} '{text[span.start : span.end][:40]}'"
 
 
@@ -278,19 +318,24 @@ def _shown(span: EntitySpan, text: str) -> str:
 
 
 def whole_number(value: object) -> int:
-    """Return an offset. Raises a RecordError if it is not an integer."""
+    """Return a value as an offset. Raises a RecordError if it isn't an integer."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise RecordError(f"an offset is not a whole number: {excerpt(value)}", SEE_HELP)
     return value
 
 
 def expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
-    """Return a value. Raises a RecordError if it does not have the type."""
+    """Return a value if it has the expected type. Raises a RecordError otherwise.
+
+    kind (type): Expected type.
+    what (str): Name of the value in messages, such as `'text'`.
+    shape (str): Description of the type in messages, such as `a string`.
+    """
     if not isinstance(value, kind):
         raise RecordError(f"{what} is not {shape}: {excerpt(value)}", SEE_HELP)
     return value
 
 
 def excerpt(value: object) -> str:
-    """Return the beginning of a value, for a message."""
+    """Return the beginning of a JSON value for a message."""
     return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]

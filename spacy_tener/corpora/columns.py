@@ -1,18 +1,28 @@
-"""Corpora with a token and its tag per line: `char TAG`, CoNLL-2003, CoNLL-U-like columns, Weibo; and tag schemes.
+"""Parse corpora with one token and its tag on each line: CoNLL-2003, Weibo NER, CoNLL-U and similar formats.
 
-By default the first column is the token and the last its tag; a first column that numbers the tokens of each sentence
-is skipped. A line with a tab is split at tabs, any other at runs of spaces. Blank lines and the end of the file end a
-sentence, and so does `-DOCSTART-`. A line with `#` before the tokens of a sentence is a comment, unless it ends
-in a tag and has as many columns as the others. Every other line is data. Of comments, `# text = ` gives the sentence as
-it was written, with the white space between its tokens.
+    # text = Hugo Boss AG        the original text, as in CoNLL-U (optional)
+    Hugo  B-PER                  token in the first column, tag in the last
+    Boss  I-PER
+    AG    O
+                                 a blank line ends the sentence
 
-Weibo NER writes each character with its position in its word (`科0`, `技1`); the position is removed.
+* Lines that contain a tab are split at tabs, all other lines at runs of spaces.
+* If the first column contains the number of each token in its sentence, the second column contains the tokens.
+* Blank lines, lines that begin with `-DOCSTART-` and the end of the file end a sentence.
+* A line that begins with `#` before the first token is a comment, unless it ends in a tag and has as many columns as
+  the other lines.
+* A comment `# text = ` contains the original text, from which the whitespace between tokens is restored.
+* Weibo NER appends to each character its position in the word (`科0`, `技1`). The position is removed.
 
-A tag is `O`, a letter and a label (`B-PER`, or `B_PER` as in People's Daily), or `-` for missing annotation. Tags of
-every scheme are read as `conlleval` reads them, so that entities do not depend on the detected scheme: `B`, `S` and `U`
-begin an entity; `I`, `M`, `E` and `L` continue the entity of the same type directly before them, or begin one if there
-is none (after `O`, after another type, after a closed entity, at the start of the sentence); `E`, `L`, `S` and `U` end
-it. The scheme only decides whether a tag is well-formed. Tags that are not are counted and reported as repaired.
+A tag is `O`, a prefix and a label (`B-PER`, or `B_PER` as in People's Daily), or `-` for missing annotation. Tags are
+interpreted as in the script `conlleval`, so that the entities don't depend on the detected tag scheme:
+
+* `B`, `S` and `U` begin an entity.
+* `I`, `M`, `E` and `L` continue an entity of the same type, or begin an entity if there is none to continue: at the
+  start of a sentence, after `O`, after another type, or after a tag that ends an entity.
+* `E`, `L`, `S` and `U` end an entity.
+
+The tag scheme only determines which sequences are well-formed. Other tags are counted and reported as repaired.
 """
 
 from __future__ import annotations
@@ -26,7 +36,7 @@ from .annotation import EntitySpan, Event, Notes, RecordError, Sentence, excerpt
 
 AUTO = "auto"
 MISSING_TAG = "-"
-# The letters of an entity's first, inner and last token, and of a single-token entity.
+# Prefixes of an entity's first, inner and last token, and of an entity of one token.
 SCHEMES = {
     "IOB2": ("B", "I", "I", "B"),
     "IOB1": ("I", "I", "I", "I"),
@@ -35,26 +45,26 @@ SCHEMES = {
     "BILOU": ("B", "I", "L", "U"),
 }
 ALIASES = {"BIO": "IOB2", "IOB": "IOB1", "IOBES": "BIOES", "BIOUL": "BILOU"}
-"""Other names of schemes."""
+"""Alternative names of tag schemes."""
 _TAG = re.compile(r"([BIMESLU])[-_](.+)", re.DOTALL)
 _CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
-# IOB1 also has B, between two neighbours of one type.
+# IOB1 uses B only between two adjacent entities of the same type.
 _ALPHABETS = {name: frozenset(letters) | {"B"} for name, letters in SCHEMES.items()}
 
 DOCUMENT_START = "-DOCSTART-"
 _WRITTEN = "# text = "
 
-# Lazy, so that the digit 3 at position 10 (`310`) is 3, and 1 at position 0 (`10`) is 1.
+# The first group is lazy, so that `310` is the character 3 at position 10, and `10` is the character 1 at position 0.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
 _SPACES = re.compile(" +")
-_REGULAR_SHARE = 0.95  # least share of regular tokens in a file with positions or numbers
+_MIN_REGULAR = 0.95  # Minimum fraction of tokens with the expected number, to treat a file as numbered.
 
 
 # Tags
 
 
 def find_scheme(name: str) -> str:
-    """Return the scheme with a name (in any case) or alias, or `auto`."""
+    """Return the canonical name of a tag scheme, given its name or alias in any case. `auto` is returned as is."""
     scheme = AUTO if name.lower() == AUTO else ALIASES.get(name.upper(), name.upper())
     if scheme not in (AUTO, *SCHEMES):
         raise RemedyError(f"Unknown tag scheme '{name}'", f"Use one of: {', '.join((AUTO, *SCHEMES, *ALIASES))}.")
@@ -62,9 +72,9 @@ def find_scheme(name: str) -> str:
 
 
 class TagReader:
-    """Reads the tags of one file, sentence by sentence, and detects their scheme.
+    """Convert the tags of one file to entities, sentence by sentence, and detect their tag scheme.
 
-    scheme (str): The scheme that the tags must have, or `auto`.
+    scheme (str): Tag scheme that the tags must belong to, or `auto` to detect it.
     """
 
     def __init__(self, scheme: str = AUTO) -> None:
@@ -72,14 +82,17 @@ class TagReader:
         self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
         self._letters: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING_TAG: (MISSING_TAG, "")}
-        # Well-formed tags differ between IOB1, IOB2 and the schemes that mark an entity's end. The scheme may only be
-        # known at the end of the file, so repairs are counted for each.
+        # Which tags are well-formed differs between IOB1, IOB2 and the schemes that mark the end of an entity. The
+        # scheme may be known only at the end of the file, so repairs are counted for all three.
         self._repairs = {"IOB1": Notes(), "IOB2": Notes(), "marked": Notes()}
 
     @property
     def scheme(self) -> str | None:
-        """Scheme of the tags read so far: the first that has all their letters. Of IOB1 and IOB2, which have the same
-        letters, the one with fewer repairs. None before any entity tag."""
+        """Return the tag scheme of the tags so far, or None before the first entity tag.
+
+        It is the first scheme that has all prefixes. IOB1 and IOB2 have the same prefixes; the one with fewer repairs
+        is returned.
+        """
         if not self._letters and len(self._candidates) > 1:
             return None
         if self._candidates[:2] == ["IOB2", "IOB1"]:
@@ -88,16 +101,17 @@ class TagReader:
 
     @property
     def repairs(self) -> Notes:
-        """Notes on the tags read so far that are not well-formed in `scheme`."""
+        """Return the corrections of tags that are not well-formed in the detected scheme."""
         return self._repairs.get(self.scheme or "", self._repairs["marked"])
 
     def read(
         self, tags: Sequence[str], *, line: int = 1, step: int = 1
     ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
-        """Return the entities of a sentence, and the indices of its tokens with missing annotation.
+        """Return the entities of a sentence, and the indices of tokens with missing annotation.
 
-        line (int): The line of the first tag.
-        step (int): Lines from one tag to the next.
+        tags (Sequence[str]): Tag of each token.
+        line (int): Line of the first tag.
+        step (int): Number of lines from one tag to the next: 1 in columns, 0 if all tags are in one record.
         """
         spans: list[EntitySpan] = []
         missing: list[int] = []
@@ -123,7 +137,7 @@ class TagReader:
         return tuple(spans), tuple(missing)
 
     def _check_first(self, tags: Sequence[str], index: int, letter: str, same_type: bool, line: int) -> None:
-        """Note a tag that begins an entity although its scheme has another tag for that."""
+        """Record a repair if the first tag of an entity is not the one that the scheme prescribes there."""
         after = f"after {tags[index - 1]}" if index else "at the start of a sentence"
         if letter in _CONTINUING:
             for grammar in ("IOB2", "marked"):
@@ -132,6 +146,7 @@ class TagReader:
             self._note("IOB1", line, f"{tags[index]} {after} where I would do")
 
     def _note_unfinished(self, tag: str, line: int) -> None:
+        """Record a repair if an entity ends without E, L, S or U in a scheme that has these prefixes."""
         self._note("marked", line, f"{tag} is not followed by the entity's end")
 
     def _note(self, grammar: str, line: int, detail: str) -> None:
@@ -151,6 +166,7 @@ class TagReader:
         return letter, label
 
     def _narrow(self, letter: str, tag: str, line: int) -> None:
+        """Exclude the tag schemes that don't have a prefix. Raises a RecordError if no scheme is left."""
         fitting = [name for name in self._candidates if letter in _ALPHABETS[name]]
         if not fitting:
             schemes = " or ".join(self._candidates)
@@ -167,11 +183,11 @@ class TagReader:
 
 
 Block = list[tuple[int, str]]
-"""The numbered lines of a sentence."""
+"""Lines of one sentence, with their numbers."""
 
 
 def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]:
-    """Yield the lines of each sentence, with the number of the first."""
+    """Yield the lines of each sentence, with the number of the first line."""
     block: Block = []
     for number, line in lines:
         if line.strip() and not line.startswith(DOCUMENT_START):
@@ -185,11 +201,14 @@ def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]
 
 @dataclass
 class ColumnReader:
-    """Reads the sentences of one file.
+    """Parse the sentences of one file in columns.
 
-    token, tag (int): Indices of their columns, from 0; negative ones count from the end.
-    positions (bool): Remove the position in its word from the end of each token, as in Weibo NER.
-    width (int): The number of columns; 0 before the first line.
+    tags (TagReader): Converts tags to entities.
+    notes (Notes): Log of corrections.
+    token (int): Index of the column with the token. Negative indices count from the last column.
+    tag (int): Index of the column with the tag. Negative indices count from the last column.
+    positions (bool): Remove the position in the word from the end of each token, as in Weibo NER.
+    width (int): Number of columns, or 0 before the first line.
     """
 
     tags: TagReader
@@ -200,6 +219,7 @@ class ColumnReader:
     width: int = 0
 
     def __call__(self, block: Block, line: int) -> list[Sentence]:
+        """Return the sentence of a block in a list, or an empty list if the block contains only comments."""
         rows = [(number, split_line(text)) for number, text in block]
         written: tuple[int, str] | None = None
         while rows and (block[-len(rows)][1].startswith(_WRITTEN) or self._is_comment(rows[0][1])):
@@ -223,10 +243,14 @@ class ColumnReader:
         return [sentence if written is None else as_written(sentence, written[1], written[0])]
 
     def _is_comment(self, columns: Sequence[str]) -> bool:
+        """Return whether a line that begins with `#` is a comment. A token may begin with `#` as well, for example a
+        hashtag.
+        """
         unlike = len(columns) < 2 or len(columns) != (self.width or len(columns)) or not is_tag(columns[-1])
         return columns[0].startswith("#") and unlike
 
     def _check(self, columns: Sequence[str], number: int) -> None:
+        """Raise a RecordError if a line lacks columns or its token is empty."""
         if len(columns) < 2:
             remedy = "Each line needs a token and its tag, with a space or a tab between them."
             if "," in columns[0]:
@@ -246,11 +270,12 @@ class ColumnReader:
 
 
 def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
-    """Return a sentence with the white space that its tokens have in the text.
+    """Return the sentence with the whitespace that separates its tokens in the original text.
 
-    White space other than a single space becomes a token of its own, as spaCy's tokenizers make it.
+    A single space is stored in `spaces`. Any other whitespace becomes a token, as in spaCy's tokenizers.
 
-    line (int): The line of the text.
+    text (str): Original text of the sentence.
+    line (int): Line of the text, for errors.
     """
     tokens: list[str] = []
     spaces: list[bool] = []
@@ -270,7 +295,7 @@ def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
         places.append(len(tokens) - 1)
         end = start + len(token)
     spans = tuple(EntitySpan(places[span.start], places[span.end - 1] + 1, span.label) for span in sentence.spans)
-    # White space between two tokens without annotation has none either: an entity may cross it.
+    # Whitespace between two tokens with missing annotation gets missing annotation too, since an entity may contain it.
     unknown = {places[index] for index in sentence.missing}
     gaps = set(range(len(tokens))) - set(places)
     unknown |= {gap for gap in gaps if {gap - 1, gap + 1} <= unknown}
@@ -278,21 +303,23 @@ def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
 
 
 def is_tag(text: str) -> bool:
+    """Return whether a string has the form of a tag."""
     return text in ("O", MISSING_TAG) or _TAG.fullmatch(text) is not None
 
 
 def split_line(line: str) -> list[str]:
+    """Return the columns of a line. A token may itself be a space."""
     if "\t" in line:
-        # A column of spaces is a token that is a space.
+        # A column that contains only spaces is a token.
         return [column.strip(" ") or column for column in line.rstrip("\t ").split("\t")]
     columns = _SPACES.split(line.rstrip(" "))
     if line.startswith("  ") and len(columns) == 2:
-        return [" ", columns[1]]  # the token is itself a space
+        return [" ", columns[1]]  # The token is a space.
     return columns
 
 
 def has_positions(tokens: Iterable[str]) -> bool:
-    """Return whether nearly all tokens end in positions that begin at 0 and go up by one."""
+    """Return whether nearly all tokens end in a position in their word: numbers that begin at 0 and increase by one."""
     previous, regular, total = -1, 0, 0
     for token in tokens:
         match = _POSITIONED.fullmatch(token)
@@ -300,11 +327,11 @@ def has_positions(tokens: Iterable[str]) -> bool:
         regular += match is not None and position in (0, previous + 1)
         total += 1
         previous = position
-    return total > 0 and regular >= _REGULAR_SHARE * total
+    return total > 0 and regular >= _MIN_REGULAR * total
 
 
 def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
-    """Return whether the first of three or more columns numbers nearly all tokens of each sentence, from 0 or 1."""
+    """Return whether the first of at least three columns numbers the tokens of each sentence, from 0 or 1."""
     longest, regular, total = 0, 0, 0
     for _, block in read_blocks(lines):
         rows = [split_line(line) for _, line in block]
@@ -314,10 +341,11 @@ def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
         regular += sum(len(row) > 2 and row[0] == str(index) for index, row in enumerate(rows, begin))
         total += len(rows)
         longest = max(longest, len(rows))
-    return longest > 1 and regular >= _REGULAR_SHARE * total
+    return longest > 1 and regular >= _MIN_REGULAR * total
 
 
 def _without_position(token: str, number: int) -> str:
+    """Return a token without the position in its word: `技` for `技1`. Raises a RecordError if it has none."""
     match = _POSITIONED.fullmatch(token)
     if match is None:
         remedy = "Write each as a character and a number (科0), or read the file with the format 'columns'."

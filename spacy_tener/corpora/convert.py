@@ -1,8 +1,9 @@
-"""Conversion of corpora to spaCy's binary format: planning of inputs and outputs, and the conversion itself.
+"""Convert files of annotated corpora to spaCy's binary format, for the command `convert`.
 
-An output is named after its input: `train.char.bmes` becomes `train.spacy`. Only endings that name a format are
-removed, so that `x.train` and `x.dev` get different names (`x.train.spacy`), together or one by one. An output that
-ends in `.spacy` is the file for one input. Files in a directory keep their relative paths.
+`plan_jobs` determines the output of each input, and `convert_jobs` converts one after the other. An output is named
+after its input without the suffixes of formats: `train.char.bmes` becomes `train.spacy`. Other suffixes stay, so that
+`x.train` and `x.dev` get different outputs (`x.train.spacy`, `x.dev.spacy`). If there is a single input, the output may
+be a path that ends in `.spacy`. Files in a directory keep their relative paths.
 """
 
 from __future__ import annotations
@@ -30,17 +31,22 @@ _FORMAT_SUFFIXES = frozenset(
     {".txt", ".tsv", ".conll", ".conllu", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
     | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json"}
 )
-# Endings of corpus files that name the part of the corpus.
+# Suffixes of corpus files that tell training, development and test sets apart.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
-_LANGUAGE_SAMPLE = 200  # sentences or texts
-# Written without spaces between words.
+_LANGUAGE_SAMPLE = 200  # Number of sentences or texts from which the language is detected.
+# Languages that are written without spaces between words.
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """An input, a file or `-`, and its output file. found: Whether the input was found in a directory."""
+    """The conversion of one input.
+
+    source (str): Path of the input, or `-` for standard input.
+    output (Path): Path of the output.
+    found (bool): Whether the input is a file in a directory that the user named, and not itself named by the user.
+    """
 
     source: str
     output: Path
@@ -48,7 +54,10 @@ class ConversionJob:
 
 
 def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[ConversionJob], list[str]]:
-    """Return the jobs for files, directories and `-`, and the files in the directories that are left out."""
+    """Return the conversion jobs for files, directories and `-`, and the files of directories that are no corpora.
+
+    Raises an InputError if two inputs would have the same output.
+    """
     output = Path(output)
     for path in map(Path, inputs):
         if path.suffix == OUTPUT_SUFFIX and not path.is_dir():
@@ -78,7 +87,7 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
 
 
 def output_name(name: PurePath) -> PurePath:
-    """Return the default name of an input's output."""
+    """Return the default file name for an input's output."""
     while name.suffix in _FORMAT_SUFFIXES or name.suffix in COMPRESSED:
         name = name.with_suffix("")
     return name.with_name(name.name + OUTPUT_SUFFIX)
@@ -86,11 +95,21 @@ def output_name(name: PurePath) -> PurePath:
 
 @dataclass
 class ConversionReport:
-    """Counts of what a job read and wrote.
+    """The result of one conversion job.
 
-    missing (int): Tokens without annotation.
-    incorrect (int): Spans known not to be entities of their label.
-    overlapping (int): Entities in `doc.spans` that are not in `doc.ents`, for a longer one there.
+    source (str): Path of the input.
+    output (Path): Path of the output.
+    lang (str): Language of the tokenizer.
+    format (str): Format of the input.
+    scheme (str | None): Tag scheme of the input, if it has tags.
+    docs (int): Number of Docs written.
+    tokens (int): Number of tokens.
+    missing (int): Number of tokens with missing annotation.
+    incorrect (int): Number of negative examples (`doc.spans["incorrect_spans"]`).
+    overlapping (int): Number of entities that are only in `doc.spans`, because a longer entity in `doc.ents` overlaps
+        them.
+    labels (Counter[str]): Number of entities of each label.
+    notes (Notes): Corrections and omissions.
     """
 
     source: str
@@ -108,19 +127,21 @@ class ConversionReport:
 
     @property
     def entities(self) -> int:
+        """Return the number of entities."""
         return self.labels.total()
 
 
 def convert_jobs(
     jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None
 ) -> Iterator[ConversionReport]:
-    """Convert job by job, each sentence or text to a Doc. Outputs are written atomically.
+    """Convert each job's sentences or texts to Docs, write them, and yield a report for each job.
 
-    A file that cannot be converted raises an `InputError`; outputs of earlier jobs stay. A file gets no output if all
-    its records are left out, or if it was found in a directory and is not a corpus.
+    Outputs are written atomically. A file that cannot be converted raises an InputError; the outputs of earlier jobs
+    remain. A file gets no output if all its records are left out, or if it was found in a directory and isn't a corpus.
 
-    lang (str | None): Language, or None to detect Chinese and English by their letters. Its tokenizer splits texts; the
-        tokens of a corpus in columns are kept.
+    reading (CorpusOptions): Format and options of the inputs.
+    lang (str | None): Language of the tokenizer, which splits texts without tokens. None detects Chinese and English by
+        their letters.
     """
     written, stray = 0, ""
     for job in jobs:
@@ -133,6 +154,7 @@ def convert_jobs(
 
 
 def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> ConversionReport:
+    """Convert one job and return its report."""
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
     docs = _docs(job, reading, lang, report)
@@ -155,6 +177,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> Co
 
 
 def _docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: ConversionReport) -> Iterator[Doc]:
+    """Yield the Docs of one job, and complete its report with language, format, scheme and corrections."""
     overlapping = reading.overlap == "spans"
     reader = CorpusReader(job.source, reading)
     items = iter(reader)
@@ -171,6 +194,7 @@ def _docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: 
         elif job.found and not reader.notes.counts:
             report.notes.add(Event.STRAY, f"{job.source}: there is no annotated sentence or text in it")
     except CorpusError as error:
+        # A directory may contain other files, such as a README. They are reported, not raised as errors.
         if reader.items or not job.found:
             raise
         report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
@@ -180,9 +204,12 @@ def _docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: 
 
 
 def detect_language(texts: Iterable[str]) -> str:
-    """Return `zh` or `en`; refuses texts of other scripts, and texts without letters."""
+    """Return `zh` or `en`, depending on the letters of the texts. Raises a RemedyError for other scripts.
+
+    A text with at least 5 % Han characters is Chinese, since Chinese texts often contain many Latin letters.
+    """
     letters = [char for text in texts for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
     if not letters or han + sum(map(str.isascii, letters)) < 0.98 * len(letters):
-        raise RemedyError("The language cannot be detected by the letters", "Name it, as in `--lang de`.")
+        raise RemedyError("The language cannot be detected by the letters", "Set it, for example with `--lang de`.")
     return "zh" if han >= 0.05 * len(letters) else "en"

@@ -1,4 +1,4 @@
-"""Annotated sentences and texts as spaCy Docs, and these in spaCy's binary format."""
+"""Convert annotated sentences and texts to spaCy Docs, and read and write `.spacy` files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from ..files import write_bytes
 from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
 LineNote = Callable[[Event, str, int], None]
+"""Function that records an event, with a description and the line of the event."""
 
 INCORRECT = "incorrect_spans"
-"""Key in `doc.spans` of the spans known not to be entities of their label, as in spaCy's and Prodigy's examples."""
+"""Key in `doc.spans` for negative examples: spans that an annotator rejected. spaCy and Prodigy use the same key."""
 
 
 def sentence_to_doc(
     vocab: Vocab, sentence: Sentence, *, spaces: bool, note: LineNote, overlapping: bool = False
 ) -> Doc:
-    """Return the Doc of a sentence, with a token for each token of the corpus.
+    """Return the Doc of a tokenized sentence. The tokens of the corpus are kept.
 
-    spaces (bool): Put a space after each token, where the corpus does not say what is there.
-    overlapping (bool): Write all entities to `doc.spans`, too: those that overlap a longer one are not in `doc.ents`.
+    spaces (bool): Whether a space follows each token, if the corpus doesn't specify it.
+    note (LineNote): Function that records corrections.
+    overlapping (bool): Also write all entities to `doc.spans["sc"]`. If entities overlap, `doc.ents` contains only the
+        longest.
     """
     size = len(sentence.tokens)
     starts: list[bool | int | None] = [index == 0 for index in range(size)]
@@ -46,12 +49,14 @@ def sentence_to_doc(
 def text_to_doc(
     tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: LineNote, overlapping: bool = False
 ) -> Doc:
-    """Return the Doc that the tokenizer makes of a text.
+    """Tokenize a text and return the annotated Doc.
 
-    An entity that does not align with tokens leaves missing annotation on the tokens that it touches.
+    Tokens that overlap an entity whose boundaries are not token boundaries get missing annotation.
 
-    overlapping (bool): As in `sentence_to_doc`. Not where only answers to single spans are known, none of which lies
-        within another: they say nothing of what lies within them.
+    note (LineNote): Function that records corrections.
+    overlapping (bool): Also write all entities to `doc.spans["sc"]`, including entities that overlap. Texts of which
+        only single spans were accepted or rejected are excepted if no span lies inside another, since they don't
+        specify which nested entities exist.
     """
     doc = tokenizer(text.text)
     starts = {token.idx: token.i for token in doc}
@@ -76,7 +81,7 @@ def text_to_doc(
 
 
 def _without_blank_edges(sentence: Sentence, note: LineNote) -> Iterator[EntitySpan]:
-    """Yield entities of a sentence without white space tokens at their edges, which spaCy forbids."""
+    """Yield the entities of a sentence without whitespace tokens at their boundaries, which spaCy doesn't allow."""
     for span in sentence.spans:
         solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start
@@ -89,7 +94,7 @@ def _without_blank_edges(sentence: Sentence, note: LineNote) -> Iterator[EntityS
 
 
 def _touched(doc: Doc, stretches: Sequence[tuple[int, int]]) -> set[int]:
-    """Return the tokens that share a character with any of the stretches."""
+    """Return the indices of tokens that have a character in any of the character ranges."""
     if not stretches:
         return set()
     starts = [token.idx for token in doc]
@@ -99,27 +104,36 @@ def _touched(doc: Doc, stretches: Sequence[tuple[int, int]]) -> set[int]:
 
 
 def _set_entities(doc: Doc, entities: list[Span], missing: set[int]) -> None:
+    """Set the entities of a Doc. Tokens in `missing` get missing annotation unless they are in an entity; all others
+    are O.
+    """
     missing = missing.difference(*(range(span.start, span.end) for span in entities))
     doc.set_ents(entities, missing=[doc[index : index + 1] for index in sorted(missing)], default="outside")
 
 
 def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
-    """Read the Docs of a `.spacy` file."""
+    """Yield the Docs of a `.spacy` file.
+
+    vocab (Vocab | None): Vocabulary of the Docs. By default, a new one.
+    """
     yield from open_docbin(path).get_docs(Vocab() if vocab is None else vocab)
 
 
 def open_docbin(path: Path) -> DocBin:
-    """Read a `.spacy` file. Errors name it."""
+    """Read a `.spacy` file. Raises an InputError with the path if the file cannot be read."""
     try:
         return DocBin().from_disk(path)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
-    except Exception as error:  # zlib and msgpack raise many kinds for a file of another format
-        raise InputError(str(path), "is not a .spacy file", "Make it with `spacy tener convert`.") from error
+    except Exception as error:  # zlib and msgpack raise various exceptions for files in other formats.
+        raise InputError(str(path), "is not a .spacy file", "Create one with `spacy tener convert`.") from error
 
 
 def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
-    """Return Docs as the content of a `.spacy` file, with the attributes and user data that `like` stores."""
+    """Serialize Docs as a `.spacy` file with the same attributes as an existing file.
+
+    like (DocBin): Existing file, whose attributes are used. User data is stored if this file contains any.
+    """
     docbin = DocBin(store_user_data=any(data is not None for data in like.user_data))
     docbin.attrs = like.attrs
     for doc in docs:
@@ -128,25 +142,35 @@ def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
 
 
 def write_docs(path: Path, docs: Iterable[Doc]) -> None:
-    """Write Docs with their weights and the labels that they are annotated for, unless the file has just these."""
+    """Write Docs to a `.spacy` file, including user data such as the labels that a Doc is annotated for.
+
+    An existing file with the same content is not touched, so that its modification time doesn't change and a finished
+    training run remains valid.
+    """
     data = DocBin(docs=docs, store_user_data=True).to_bytes()
     if not path.is_file() or path.read_bytes() != data:
         write_bytes(path, data)
 
 
 class NamingCorpus(Corpus):
-    """spaCy's Corpus, with errors that name the file."""
+    """spaCy's corpus reader, with errors that contain the path of the file."""
 
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
+        """Yield the non-empty Docs of all files, up to the limit."""
         docs = (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))
         return islice(docs, self.limit if self.limit >= 1 else None)
 
 
 def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
-    """Read the examples of a corpus, of any length. An empty corpus is an error."""
+    """Read the examples of a corpus, without a limit on the length of texts.
+
+    gold_preproc (bool): Use the tokens of the corpus instead of the pipeline's tokenizer.
+    limit (int | None): Maximum number of examples.
+    RAISES (RemedyError): If the corpus is empty.
+    """
     nlp.max_length = sys.maxsize
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"\[W090\]")  # no files: an error below
+        warnings.filterwarnings("ignore", r"\[W090\]")  # spaCy warns if there are no files. We raise an error below.
         examples = list(islice(NamingCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
     if not examples:
         raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")

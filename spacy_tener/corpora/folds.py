@@ -1,4 +1,7 @@
-"""Division of a corpus into folds, with equal texts in the same fold."""
+"""Divide a corpus into folds for cross-validation. Duplicate texts are assigned to the same fold.
+
+The command `review` trains one model per fold, and `extend` uses one fold as the development set.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ from ..errors import RemedyError, counted
 
 
 def assign_folds(docs: Sequence[Doc], folds: int) -> list[int]:
-    """Return the fold of each Doc, 0 to folds - 1. It is deterministic, and equal texts are in the same fold."""
+    """Return the index of the fold for each Doc, from 0 to `folds - 1`.
+
+    The result depends only on the set of texts, not on their order: texts are sorted by a hash and dealt out in turn.
+    Duplicate texts are in the same fold, so that a model is never evaluated on texts that it was trained on.
+    """
     names = [text_key(doc.text) for doc in docs]
     order = sorted(set(names), key=lambda name: hashlib.blake2b(name.encode("utf8", "surrogatepass")).digest())
     if len(order) < folds:
@@ -22,5 +29,5 @@ def assign_folds(docs: Sequence[Doc], folds: int) -> list[int]:
 
 
 def text_key(text: str) -> str:
-    """Return a text without white space. Texts with the same key count as equal."""
+    """Return the text without whitespace. Texts with the same key are treated as duplicates."""
     return "".join(text.split())

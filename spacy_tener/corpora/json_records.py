@@ -1,16 +1,16 @@
-"""Corpora as JSON: an object per line, or a JSON list of objects, as annotation tools write them.
+"""Parse corpora in JSON: JSONL, a JSON list of objects, or JSON objects one after the other.
 
-* `jsonl`: `text` (or `data`) beside lists of `[start, end, label]` or of objects with `start`/`start_offset`,
-  `end`/`end_offset` (or `span`, a pair of both, beside the entity's `name`) and `label`/`labels`/`type`, under `spans`,
-  `entities`, `labels`, `label` or any other name: doccano, Prodigy, the JSON-MIN export of Label Studio, Stockmark's
-  Japanese corpus and many scripts. spaCy 2's training data, `["text", {"entities": [...]}]`, is read as such an object.
-* `labelstudio`: Label Studio's full export, `data` beside `annotations`: see `label_studio`.
-* `cluener`: `label` holds `{type: {entity: [[first, last], ...]}}`, with the last character included.
-* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`, the tags as strings or numbers.
+* `jsonl`: a `text` (or `data`) with a list of entities under `spans`, `entities`, `labels`, `label` or any other key.
+  An entity is `[start, end, label]`, or an object with `start` or `start_offset`, `end` or `end_offset` (or `span` with
+  both) and `label`, `labels` or `type`. doccano, Prodigy, Label Studio (JSON-MIN) and Stockmark's Japanese corpus use
+  such records. spaCy 2's training data, `["text", {"entities": [...]}]`, is supported too.
+* `labelstudio`: the full export of Label Studio, with `data` and `annotations`. `label_studio` parses it.
+* `cluener`: `label` contains `{type: {entity: [[first, last], ...]}}`. The offset of the last character is inclusive.
+* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`. Tags are strings or numbers.
 
-Records that were rejected, ignored, cancelled or not annotated are left out and counted. Of Prodigy's
-answers about single spans, an accepted span is an entity, and a rejected one is known not to be an entity of its label.
-Everything else has missing annotation. `tener_ner` learns from all three exactly.
+Records that were rejected, ignored or cancelled, or that are not annotated, are left out and counted. In Prodigy's
+binary annotation, an annotator accepts or rejects single spans. Accepted spans become entities, rejected spans become
+negative examples, and the rest of the text gets missing annotation. `tener_ner` can be trained on all three.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .annotation import (
 DECISIONS = ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
 _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
-# Keys that exports put into every annotated record, even without entities.
+# Keys that annotation tools write to every annotated record, even if it has no entities.
 _DONE_KEYS = ("answer", "annotation_id")
 _TOKEN_KEYS = ("tokens", "words")
 _TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
@@ -52,10 +52,11 @@ _BETWEEN_VALUES = re.compile(r"[\s,]*")
 
 
 def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
-    """Return the JSON values of a file, or `RecordError`s, with the lines that they begin on.
+    """Yield the JSON values of a file, with the line on which each begins. Values that are not valid JSON are
+    RecordErrors.
 
-    A file that begins with an object or a pair on one line is read line by line; one that begins with a list, or with
-    an object over several lines, is read whole.
+    If the first line is a complete object, the file is parsed line by line, so that large JSONL files need little
+    memory. Otherwise (a list, or an object over several lines) the whole file is loaded.
     """
     numbered: Iterator[tuple[int, str]] = ((number, line) for number, line in lines if line.strip())
     first = next(numbered, (1, "[]"))
@@ -65,14 +66,14 @@ def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object
 
 
 def check_record(value: object) -> JsonRecord:
-    """Return a record as an object. Raises a RecordError if it is none."""
+    """Return a record as a dictionary. Raises a RecordError if it isn't a JSON object or contains invalid Unicode."""
     if isinstance(value, RecordError):
         raise value
     if _is_pair(value):
         value = {"text": value[0], **value[1]}  # type: ignore[index]
     if not isinstance(value, dict):
         raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
-    # JSON can escape lone surrogates, which Docs cannot hold and messages cannot print.
+    # JSON may contain escaped lone surrogates. They cannot be stored in a Doc or printed.
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -85,7 +86,7 @@ def check_record(value: object) -> JsonRecord:
 
 
 def _joined(numbered: Iterable[tuple[int, str]]) -> str:
-    """Return the lines as one text, with the blank lines between them, so that the text's lines can be counted."""
+    """Return the lines as one string. Skipped blank lines are restored, so that the lines of errors are right."""
     text: list[str] = []
     for number, line in numbered:
         text += [""] * (number - 1 - len(text)) + [line]
@@ -93,17 +94,19 @@ def _joined(numbered: Iterable[tuple[int, str]]) -> str:
 
 
 def _is_pair(value: object) -> bool:
+    """Return whether a value is an example of spaCy 2: `["text", {...}]`."""
     return isinstance(value, list) and [type(part) for part in value] == [str, dict]
 
 
 def _by_line(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
+    """Yield the JSON value of each line."""
     for number, line in numbered:
         value = parse_json(line)
         yield number, _not_json(value.reason) if isinstance(value, DamagedText) else value
 
 
 def _whole(text: str) -> Iterator[tuple[int, object]]:
-    """Yield the elements of a JSON list, or the JSON values that follow each other."""
+    """Yield the elements of a JSON list, or JSON values that follow one another."""
     position = _next(text, 0)
     in_list = text.startswith("[", position)
     position = _next(text, position + in_list)
@@ -123,11 +126,13 @@ def _whole(text: str) -> Iterator[tuple[int, object]]:
 
 
 def _next(text: str, position: int) -> int:
+    """Return the position after whitespace and commas."""
     match = _BETWEEN_VALUES.match(text, position)
     return match.end() if match else position
 
 
 def _not_json(reason: str) -> RecordError:
+    """Return the error for a record that is not valid JSON."""
     return RecordError(reason, "Each record is a JSON object on a line of its own, or the file is a JSON list of them.")
 
 
@@ -135,7 +140,7 @@ def _not_json(reason: str) -> RecordError:
 
 
 def detect(record: JsonRecord) -> str:
-    """Return the name of the format that a record is in."""
+    """Return the format of a record."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
     if _has_tags(record):
@@ -144,14 +149,15 @@ def detect(record: JsonRecord) -> str:
 
 
 def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
-    # Whether the answer of a Prodigy record is about its spans only, not about the whole text.
+    # Prodigy's binary recipes ask about single spans. In other recipes, the answer applies to the whole text.
+    """Return the text of a `jsonl` record in a list, or an empty list if the record isn't annotated."""
     answer, binary = _answer(record, ACCEPT), bool(record.get("_is_binary", record.get("_view_id") == "ner"))
     if answer == IGNORE or (answer != ACCEPT and not binary):
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
         return []
     text = expect(record.get("text", record.get("data")), str, "'text'", "a string")
     lists = {key: value for key, value in record.items() if isinstance(value, list)}
-    # One valid span is enough, so that damaged ones are reported.
+    # A list with at least one valid span is a list of entities. Invalid spans in it raise errors below.
     found = {key: value for key, value in lists.items() if any(_is_span(item, key in _SPAN_KEYS) for item in value)}
     expected = [lists[key] for key in _SPAN_KEYS if key in lists]
     if not found and not expected and not any(key in record for key in _DONE_KEYS):
@@ -161,7 +167,7 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
         note(Event.SUGGESTED, f"'{text[:40]}'")
     if len(found) > 1:
         note(Event.LISTS, ", ".join(found))
-    # Without any valid span, the first item of the list that should hold them raises the error.
+    # If no list has a valid span, the first item of the longest expected list raises the error.
     items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
     by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}
     for item in items:
@@ -178,21 +184,29 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
 
 
 def is_suggestion(record: JsonRecord) -> bool:
-    """Return whether the entities of a record are a model's, and no tool has exported it: tools add an id or answer."""
+    """Return whether the entities of a record are predictions by `tener suggest` that were not exported from a tool.
+
+    Annotation tools add an id or an answer to the records that they export.
+    """
     return SUGGESTED in record and not any(key in record for key in ("id", *_DONE_KEYS))
 
 
 def _is_span(item: object, expected: bool) -> bool:
+    """Return whether a list item is an entity.
+
+    expected (bool): Whether the list has one of the usual keys. Entities need no label there, so that a missing label
+        is reported.
+    """
     if isinstance(item, list):
         return [type(part) for part in item[:2]] == [int, int] and len(item) == 3
     keys = item.keys() if isinstance(item, dict) else set()
     placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys or "span" in keys
-    # Prodigy's tokens have offsets too.
+    # Without this condition, Prodigy's tokens, which have offsets but no labels, would be entities.
     return placed and (expected or not keys.isdisjoint(_LABEL_KEYS))
 
 
 def _answer(item: object, default: str) -> str:
-    """Return the answer to a record or to a span in it, as Prodigy writes it."""
+    """Return the answer to a record, or to one of its spans, in Prodigy's format."""
     answer = item.get("answer", default) if isinstance(item, dict) else default
     if answer not in DECISIONS:
         raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {excerpt(answer)}", SEE_HELP)
@@ -200,6 +214,7 @@ def _answer(item: object, default: str) -> str:
 
 
 def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
+    """Return the text of a CLUENER record, in a list."""
     text = expect(record.get("text"), str, "'text'", "a string")
     labels = record.get("label")
     if not isinstance(labels, dict):
@@ -215,7 +230,7 @@ def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
 
 
 def read_spans(item: object) -> Iterator[EntitySpan]:
-    """Yield an entity for each label of a span, in any of the shapes that `jsonl` has."""
+    """Yield the entities of a list item in any `jsonl` format. There is one entity for each of its labels."""
     quoted = None
     if isinstance(item, list) and len(item) == 3:
         start, end, labels = item

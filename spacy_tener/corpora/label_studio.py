@@ -1,4 +1,11 @@
-"""Label Studio's full export: tasks with texts, and the regions that annotators marked in them."""
+"""Parse the full JSON export of Label Studio.
+
+A task contains one or more strings in `data` and the regions that annotators labelled in `annotations`:
+
+    {"data": {"title": "...", "body": "..."},
+     "annotations": [{"result": [{"type": "labels", "to_name": "title",
+                                  "value": {"start": 0, "end": 4, "labels": ["PER"]}}]}]}
+"""
 
 from __future__ import annotations
 
@@ -21,9 +28,16 @@ from .json_records import read_spans
 
 
 def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> list[AnnotatedText]:
-    """Return the annotated texts of a task. names: Those to read without entities, too."""
+    """Return the annotated texts of a task.
+
+    If a task was annotated several times, the annotation marked as ground truth is used, otherwise the first one.
+
+    note (Note): Function that records omissions.
+    names (Sequence[str]): Keys of texts to return even if they contain no entities. Other texts are returned only if
+        they contain entities.
+    """
     data = expect(record.get("data"), dict, "'data'", "an object")
-    # A task that is not annotated yet may lack this key, or have predictions only.
+    # Tasks that are not annotated yet may lack this key. Exports of old versions use the key `completions`.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
     live = [
         annotation
@@ -31,7 +45,7 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
         if not expect(annotation, dict, "an annotation", "an object").get("was_cancelled")
     ]
     if not live:
-        note(Event.LEFT_OUT, "no annotation, or cancelled ones only")
+        note(Event.LEFT_OUT, "no annotation, or only cancelled annotations")
         return []
     truth = [annotation for annotation in live if annotation.get("ground_truth")]
     if len(live) > 1:
@@ -47,7 +61,7 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
 
 
 def _strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return the strings of a task by key. Nested ones have paths, as in labelling interfaces: `article.body`."""
+    """Return all strings in the data of a task. The key of a nested string is its path, such as `article.body`."""
     found: dict[str, str] = {}
     for key, value in data.items():
         if isinstance(value, str):
@@ -58,7 +72,7 @@ def _strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) -> dict[str, dict[EntitySpan, None]]:
-    """Return the spans of an annotation, checked and once each, by the key of their text."""
+    """Return the valid entities of an annotation without duplicates, by the key of their text."""
     by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
@@ -75,10 +89,14 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
 
 
 def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
-    """Return the key of the text that the regions of a tag are in.
+    """Return the key of the text that contains the regions of a tag in the labelling interface.
 
-    Of the texts that contain the regions' quotations, it is the one with the tag's name, or `text`, or the only one not
-    nested in an object, or the only one at all.
+    The export contains the name of the tag, but not which text the tag shows. Candidates are the texts that match the
+    quoted text of all regions. Among several candidates, the text with the name of the tag is chosen, then the text
+    with the key `text`, then the only text at the top level of `data`, then the only text.
+
+    tag (str): Name of the tag (`to_name` of its regions).
+    spans (Sequence[EntitySpan]): Regions of the tag.
     """
     quoting = [key for key, text in texts.items() if all(is_quoted(span, text) for span in spans)]
     candidates = quoting or list(texts)
@@ -94,6 +112,7 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> s
 
 
 def _region(region: JsonRecord) -> Iterator[EntitySpan]:
+    """Yield the entities of a region. Regions without labels, such as ratings of the whole text, are ignored."""
     kind, value = region.get("type", "labels"), region.get("value")
     if kind in ("hypertextlabels", "paragraphlabels"):
         raise RecordError(f"a region of '{kind}', whose offsets are not the text's", "Annotate and export plain text.")

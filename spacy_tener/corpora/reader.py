@@ -1,4 +1,10 @@
-"""Reader of corpus files in all formats, which yields sentences or texts with their entities."""
+"""Read corpus files in all supported formats.
+
+reader = CorpusReader("train.char.bmes")
+for sentence in reader:
+    print(sentence.tokens, sentence.spans)
+print(reader.format, reader.scheme, reader.notes.counts)
+"""
 
 from __future__ import annotations
 
@@ -43,24 +49,27 @@ from .json_records import check_record, detect, parse_cluener, parse_flat, parse
 from .label_studio import parse_label_studio
 
 Item = Sentence | AnnotatedText
+"""An element of a corpus: a sentence of formats with tokens, or a text of formats with character offsets."""
 
 _SAMPLE_LINES = 1000
-# A column may begin with a bracket, but not as a JSON record does.
+# The first token of a file in columns may be a bracket, so one more character of a JSON record is needed.
 _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|".*"\s*,\s*\{|\[\s*("|$)))""")
 
 
 @dataclass(frozen=True)
 class CorpusOptions:
-    """Options of reading a corpus.
+    """Options for reading a corpus.
 
-    format (str): One of `CORPUS_FORMATS`, or `auto` to detect it from the first lines.
-    scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect it from the tags.
-    overlap (str): How to read overlapping spans: one of `OVERLAPS`.
-    texts (tuple[str, ...]): Names of annotated texts in Label Studio's tasks, in addition to those with entities.
+    format (str): One of `CORPUS_FORMATS`, or `auto` to detect the format from the first lines.
+    scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect the tag scheme from the tags.
+    overlap (str): What to do if entities overlap, one of `OVERLAPS`. See `resolve_spans`.
+    texts (tuple[str, ...]): Keys of texts in Label Studio tasks that are read even if they contain no entities.
     encoding (str): Encoding of the files.
-    token_column, tag_column (int | None): Number of the column in `columns`, from 1, or from -1 for the last. By
-        default tags are in the last; tokens are in the first, or in the second if the first numbers them.
-    tag_names (tuple[str, ...]): Names of the numbered tags of `tokens`.
+    token_column (int | None): Number of the column with tokens, from 1, or from -1 for the last. The default is the
+        first column, or the second if the first contains token numbers.
+    tag_column (int | None): Number of the column with tags, from 1, or from -1 for the last. The default is the last
+        column.
+    tag_names (tuple[str, ...]): Names of tags that the format `tokens` contains as numbers.
     """
 
     format: str = AUTO
@@ -82,12 +91,15 @@ class CorpusOptions:
 
 
 class CorpusReader:
-    """Iterates over the sentences (of columns and tokens) or texts (of the other formats) of one file.
+    """Iterate over the sentences or texts of one file.
 
-    The file is read as a stream: `format`, `scheme` and `notes` describe what has been read so far, and after the last
-    sentence the whole file. Records that cannot be read are skipped, and listed in one error at the end. A reader is
-    read once.
+    The file is read as a stream. `format`, `scheme` and `notes` describe the part that was read so far, and the whole
+    file at the end. Records that cannot be parsed are skipped; a single CorpusError at the end lists all of them. You
+    can iterate over a reader only once.
 
+    path (Path | str): Path of the file, or `-` for standard input.
+    options (CorpusOptions | None): Format and options.
+    format (str): Detected or given format.
     items (int): Number of sentences or texts read so far.
     """
 
@@ -101,21 +113,23 @@ class CorpusReader:
 
     @property
     def scheme(self) -> str | None:
-        """Tag scheme; None for a file without entity tags."""
+        """Return the tag scheme, or None if there are no entity tags."""
         return self._tags.scheme if self.format in (*COLUMN_FORMATS, TOKENS) else None
 
     @property
     def notes(self) -> Notes:
-        """Notes on all corrections and on everything left out."""
+        """Return all corrections and omissions."""
         notes = Notes(self._notes.source)
         notes.update(self._notes)
         notes.update(self._tags.repairs)
         return notes
 
     def note(self, event: Event, detail: str, line: int | None) -> None:
+        """Record a correction or an omission."""
         self._notes.add(event, detail, line)
 
     def __iter__(self) -> Iterator[Item]:
+        """Yield the sentences or texts. Raises a CorpusError at the end of the file if records could not be parsed."""
         entities, line = 0, 1
         try:
             records, parse = self._open()
@@ -129,7 +143,7 @@ class CorpusReader:
                     self.items += 1
                     entities += len(item.spans) + (len(item.incorrect) if isinstance(item, AnnotatedText) else 0)
                     yield item
-        except RecordError as error:  # after which nothing can be read
+        except RecordError as error:  # Raised by the stream of records itself: the rest of the file cannot be read.
             self._notes.refuse(error, line)
         self._notes.raise_errors()
         if self.items and not entities:
@@ -158,6 +172,7 @@ class CorpusReader:
         return read_blocks(lines), reader
 
     def _json(self, value: object, line: int) -> list[Item]:
+        """Parse a JSON record. The format is detected from the first record."""
         record = check_record(value)
         if self.format == AUTO:
             self.format = detect(record)
@@ -170,13 +185,17 @@ class CorpusReader:
         return [Sentence(tokens, spans, missing, line)]
 
     def _parse_texts(self, record: JsonRecord, note: Note) -> list[AnnotatedText]:
+        """Return the texts of a JSON record with character offsets."""
         if self.format == LABEL_STUDIO:
             return parse_label_studio(record, note, self.options.texts)
         return parse_cluener(record) if self.format == CLUENER else parse_flat(record, note)
 
 
 def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return the first lines, enough to detect the format; of JSON, whose lines may be long, only the first record."""
+    """Return the first lines of a file, to detect the format.
+
+    Lines of JSON may be long, so only the lines up to the first JSON record are returned.
+    """
     sample = []
     for number, line in islice(lines, _SAMPLE_LINES):
         sample.append((number, line))
@@ -186,9 +205,10 @@ def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def detect_columns(lines: Iterable[str], positions: bool) -> str | None:
-    """Detect the format of a file that is not JSON from its first lines. Returns None for JSON.
+    """Return `columns` or `weibo`, or None if the file contains JSON.
 
-    positions (bool): Whether tokens with positions mean the format Weibo.
+    lines (Iterable[str]): First lines of the file.
+    positions (bool): Return `weibo` if the tokens end in positions.
     """
     data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
     if data and _JSON_START.match(data[0]):
