@@ -18,7 +18,7 @@ from ..errors import InputError, RemedyError
 
 SUGGESTED = "suggested"
 """Key that `tener suggest` adds to its records. Their entities are predictions that nobody has corrected yet."""
-SEE_HELP = "`python -m spacy tener convert --help` names the formats."
+SEE_HELP = "See `python -m spacy tener convert --help` for the supported formats."
 
 COLUMN_FORMATS = ("columns", "weibo")
 TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER = "jsonl", "labelstudio", "cluener"
@@ -113,19 +113,21 @@ class Event(Enum):
     """Types of corrections and omissions that a conversion counts. The value is the message for the user."""
 
     REPAIRED = "Tags repaired"
-    MISALIGNED = "Spans off the token edges, whose tokens are left without annotation"
-    TRIMMED = "Spans trimmed of white space at their edges"
-    BLANK = "Spans of nothing but white space, left out"
-    DUPLICATE = "Spans given twice, read once"
-    OVERLAP = "Spans left out for a longer one that they overlap"
-    NO_ENTITIES = "Files without a single entity (were they annotated, and are the format and the columns right?)"
+    MISALIGNED = "Entities whose boundaries are not token boundaries; their tokens get missing annotation"
+    TRIMMED = "Entities with whitespace at their boundaries, which is removed"
+    BLANK = "Entities that contain only whitespace, left out"
+    DUPLICATE = "Duplicate entities, left out"
+    OVERLAP = "Entities that overlap a longer entity, left out"
+    NO_ENTITIES = "Files without any entities (check that they are annotated, and that format and columns are right)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
-    SUGGESTED = "Suggestions of a model that nobody has corrected, read as annotation (export them from a tool instead)"
-    LISTS = "Records with several lists of entities, read as one (is one a model's?)"
-    SEVERAL = "Texts annotated several times, read once (mark the right annotation as ground truth)"
-    BINARY = "Records that decide on single spans, whose texts are otherwise without annotation"
+    SUGGESTED = (
+        "Predictions that nobody has corrected, used as annotation (correct and export them with a tool)"
+    )
+    LISTS = "Records with several lists of entities, merged (check that none of them contains predictions)"
+    SEVERAL = "Texts annotated several times, used once (mark the right annotation as ground truth)"
+    BINARY = "Records with accepted or rejected spans; the rest of their texts gets missing annotation"
     COMMENT = "Comment lines left out"
-    STRAY = "Files in directories that are no corpora, left out"
+    STRAY = "Files in directories that are not corpora, left out"
 
 
 Note = Callable[[Event, str], object]
@@ -179,7 +181,7 @@ class Notes:
         remedy = first.remedy
         if rest:
             listed = "; ".join(f"line {error.line}: {error.reason}" for error in rest)
-            remedy += f" {self.n_errors - 1} more cannot be read: {listed}"
+            remedy += f" {self.n_errors - 1} more records cannot be parsed: {listed}"
             remedy += "; ..." if self.n_errors > len(self.errors) else "."
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
@@ -212,7 +214,7 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
     contradictory = spans.keys() & incorrect.keys()
     if contradictory:
         reason = f"{_shown(contradictory.pop(), raw.text)} is both accepted and rejected"
-        raise RecordError(reason, "Decide on one of them.")
+        raise RecordError(reason, "Remove one of the two answers.")
     selected, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), note, overlap)
     missing = (*((span.start, span.end) for span in dropped), *raw.missing)
     return AnnotatedText(
@@ -228,7 +230,7 @@ def _without_overlaps(
     selected = longest(ordered)
     if overlap == "error" and len(selected) < len(ordered):
         first, second = next(pair for pair in pairwise(ordered) if pair[0].end > pair[1].start)
-        remedy = "Remove one of them, or keep the longest with `--overlap longest`, all with `--overlap spans`."
+        remedy = "Remove one of them, or use `--overlap longest` to keep the longest, or `--overlap spans` to keep all."
         raise RecordError(f"{shown(first)} and {shown(second)} overlap", remedy)
     dropped = [span for span in ordered if span not in selected]
     if overlap == "longest":
@@ -279,13 +281,15 @@ def _checked(span: EntitySpan, text: str) -> EntitySpan:
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
-        raise RecordError(reason, "Offsets count from 0, and the end is behind the last character.")
+        raise RecordError(reason, "Offsets begin at 0, and the end is the offset after the last character.")
     if not span.label:
-        raise RecordError(f"{where} has an empty label", "Give it a label or remove it.")
+        raise RecordError(f"{where} has an empty label", "Add a label or remove the entity.")
     covered = text[span.start : span.end]
     if not is_quoted(span, text):
         reason = f"{where} covers '{covered[:60]}' but the file quotes '{(span.quoted or '')[:60]}'"
-        raise RecordError(reason, "Check the offsets: they count characters, of which an emoji is one.")
+        raise RecordError(
+            reason, "Check the offsets. They count code points, not bytes or UTF-16 code units."
+        )
     return span
 
 
@@ -320,7 +324,7 @@ def _shown(span: EntitySpan, text: str) -> str:
 def whole_number(value: object) -> int:
     """Return a value as an offset. Raises a RecordError if it isn't an integer."""
     if not isinstance(value, int) or isinstance(value, bool):
-        raise RecordError(f"an offset is not a whole number: {excerpt(value)}", SEE_HELP)
+        raise RecordError(f"an offset is not an integer: {excerpt(value)}", SEE_HELP)
     return value
 
 

@@ -156,8 +156,8 @@ class TagReader:
         match = _TAG.fullmatch(tag)
         if match is None:
             remedy = (
-                "A tag is O, a letter of the scheme with a label, as in B-PER, or - for an unknown one. If tags are in "
-                "another column than the last, name it (--tag-column)."
+                "A tag is O, a prefix with a label, such as B-PER, or - for missing annotation. If the tags are in "
+                "another column than the last, set --tag-column."
             )
             raise RecordError(f"'{tag[:60]}' is not a tag", remedy, line=line)
         letter, label = match.groups()
@@ -172,8 +172,8 @@ class TagReader:
             schemes = " or ".join(self._candidates)
             reason = f"tag '{tag[:60]}' does not belong to the scheme {schemes}"
             if self._letters:
-                reason += f", which the tags before it ({', '.join(sorted(self._letters))}) belong to"
-            remedy = f"Name the right scheme ({', '.join(SCHEMES)}) or bring the file's tags into one."
+                reason += f", but the tags before it ({', '.join(sorted(self._letters))}) do"
+            remedy = f"Set the right scheme ({', '.join(SCHEMES)}), or convert all tags of the file to one scheme."
             raise RecordError(reason, remedy, line=line)
         self._candidates = fitting
         self._letters.add(letter)
@@ -252,20 +252,20 @@ class ColumnReader:
     def _check(self, columns: Sequence[str], number: int) -> None:
         """Raise a RecordError if a line lacks columns or its token is empty."""
         if len(columns) < 2:
-            remedy = "Each line needs a token and its tag, with a space or a tab between them."
+            remedy = "Each line needs a token and its tag, separated by a space or a tab."
             if "," in columns[0]:
-                remedy += " Save a table with commas as a table with tabs."
+                remedy += " Convert a file with comma-separated values to tab-separated values."
             raise RecordError("the line has one column", remedy, line=number)
         if len(columns) != self.width:
             reason = f"the line has {len(columns)} columns, the lines before it {self.width}"
-            raise RecordError(reason, "Give every line the same columns.", line=number)
+            raise RecordError(reason, "Use the same number of columns in every line.", line=number)
         for name, column in (("token", self.token), ("tag", self.tag)):
             if not -self.width <= column < self.width:
-                reason = f"the line has {self.width} columns, and none for the {name}"
-                raise RecordError(reason, f"Name an existing column (--{name}-column).", line=number)
+                reason = f"the line has {self.width} columns, so the column of the {name} doesn't exist"
+                raise RecordError(reason, f"Set --{name}-column to an existing column.", line=number)
         if not columns[self.token]:
             which = "first column" if self.token == 0 else "column"
-            remedy = "Begin the line with the token, or remove the line."
+            remedy = "Add the token or remove the line."
             raise RecordError(f"the {which}, the token, is empty", remedy, line=number)
 
 
@@ -285,7 +285,9 @@ def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
         start = text.find(token, end) if token else len(text)
         gap = text[end:start]
         if start < 0 or gap.strip():
-            reason = f"the text has {excerpt(text[end:].lstrip()[:20])} where the tokens have {excerpt(token)}"
+            reason = (
+                f"the text has {excerpt(text[end:].lstrip()[:20])}, but the next token is {excerpt(token)}"
+            )
             raise RecordError(reason, "Correct the text, or remove its line.", line=line)
         if tokens and gap.startswith(" "):
             spaces[-1], gap = True, gap[1:]
@@ -348,6 +350,6 @@ def _without_position(token: str, number: int) -> str:
     """Return a token without the position in its word: `技` for `技1`. Raises a RecordError if it has none."""
     match = _POSITIONED.fullmatch(token)
     if match is None:
-        remedy = "Write each as a character and a number (科0), or read the file with the format 'columns'."
+        remedy = "Write each token as a character and its position (科0), or use the format 'columns'."
         raise RecordError(f"'{token[:60]}' does not end in its position in the word", remedy, line=number)
     return match[1]

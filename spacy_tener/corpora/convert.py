@@ -61,27 +61,27 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     output = Path(output)
     for path in map(Path, inputs):
         if path.suffix == OUTPUT_SUFFIX and not path.is_dir():
-            remedy = "Name the corpus in another format, or use it as is."
+            remedy = "Use this file as it is, or pass a corpus in another format."
             raise InputError(str(path), "is a .spacy file already", remedy)
     files, left_out = find_files(
         inputs,
         lambda path: suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES,
         "corpus",
-        "Name its corpus files.",
+        "Pass the paths of the corpus files.",
     )
     if output.suffix == OUTPUT_SUFFIX and not output.is_dir():
         if len(files) != 1:
-            remedy = "Name a directory as the output: `spacy train` reads one as a corpus, too."
+            remedy = "Use a directory as the output. `spacy train` accepts a directory as a corpus."
             raise InputError(str(output), f"one output for {len(files)} inputs", remedy)
         return [ConversionJob(files[0].address, output, files[0].found)], left_out
     if output.exists() and not output.is_dir():
-        raise InputError(str(output), "not a directory", "Name a directory, or a file that ends in .spacy.")
+        raise InputError(str(output), "not a directory", "Use a directory, or a path that ends in .spacy.")
     jobs: dict[Path, ConversionJob] = {}
     for file in files:
         target = output / output_name(PurePath("stdin" if file.address == STDIN else file.name))
         if target in jobs:
             reason = f"both {jobs[target].source} and {file.address} would be written to {target}"
-            raise InputError(file.address, reason, "Convert them one by one, with outputs named `NAME.spacy`.")
+            raise InputError(file.address, reason, "Convert them one by one, each with an output `NAME.spacy`.")
         jobs[target] = ConversionJob(file.address, target, file.found)
     return list(jobs.values()), left_out
 
@@ -150,7 +150,11 @@ def convert_jobs(
         stray = next(iter(report.notes.examples.get(Event.STRAY, ())), stray)
         yield report
     if stray and not written:
-        raise CorpusError(", ".join(job.source for job in jobs[:3]), "there is no corpus", f"So it was read: {stray}")
+        raise CorpusError(
+            ", ".join(job.source for job in jobs[:3]),
+            "there is no corpus",
+            f"Check the inputs and the format. {stray}",
+        )
 
 
 def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> ConversionReport:
@@ -170,9 +174,11 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> Co
     if report.docs:
         write_bytes(job.output, binary.to_bytes())
     elif left_out := report.notes.counts[Event.LEFT_OUT]:
-        raise CorpusError(job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate some.")
+        raise CorpusError(
+            job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate at least one."
+        )
     elif Event.STRAY not in report.notes.counts:
-        raise CorpusError(job.source, "there is no annotated sentence or text in it", "Is it the right file?")
+        raise CorpusError(job.source, "there is no annotated sentence or text in it", "Check the path and the format.")
     return report
 
 

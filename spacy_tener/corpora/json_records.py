@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
+from ..errors import counted
 from ..inputs import DamagedText, json_fault, parse_json
 from .annotation import (
     SEE_HELP,
@@ -72,13 +73,15 @@ def check_record(value: object) -> JsonRecord:
     if _is_pair(value):
         value = {"text": value[0], **value[1]}  # type: ignore[index]
     if not isinstance(value, dict):
-        raise RecordError("the record is not a JSON object", "Each record is an object with a text and its entities.")
+        raise RecordError(
+            "the record is not a JSON object", "Each record must be an object with a text and its entities."
+        )
     # JSON may contain escaped lone surrogates. They cannot be stored in a Doc or printed.
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):x}"
-        reason = f"the record holds half of a surrogate pair ({half})"
+        reason = f"the record contains half of a surrogate pair ({half})"
         raise RecordError(reason, "Write its text as valid JSON.") from None
     except RecursionError as error:
         raise _not_json(json_fault(error)) from None
@@ -122,7 +125,7 @@ def _whole(text: str) -> Iterator[tuple[int, object]]:
         position = _next(text, end)
     if in_list and text[position:].strip() != "]":
         line += text.count("\n", counted, position)
-        yield line, RecordError("the JSON list does not end here as it should", "Check that the file is complete.")
+        yield line, RecordError("the JSON list does not end here", "Check that the file is complete.")
 
 
 def _next(text: str, position: int) -> int:
@@ -133,7 +136,7 @@ def _next(text: str, position: int) -> int:
 
 def _not_json(reason: str) -> RecordError:
     """Return the error for a record that is not valid JSON."""
-    return RecordError(reason, "Each record is a JSON object on a line of its own, or the file is a JSON list of them.")
+    return RecordError(reason, "Write one JSON object on each line, or a JSON list of objects.")
 
 
 # Texts with offsets
@@ -162,7 +165,7 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     expected = [lists[key] for key in _SPAN_KEYS if key in lists]
     if not found and not expected and not any(key in record for key in _DONE_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
-        raise RecordError(reason, 'A text without entities says so with an empty list: "label": [].')
+        raise RecordError(reason, 'If the text has no entities, add an empty list: "label": [].')
     if is_suggestion(record):
         note(Event.SUGGESTED, f"'{text[:40]}'")
     if len(found) > 1:
@@ -218,7 +221,10 @@ def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
     text = expect(record.get("text"), str, "'text'", "a string")
     labels = record.get("label")
     if not isinstance(labels, dict):
-        raise RecordError(f"'label' is not an object: {excerpt(labels)}", 'A text without entities says "label": {}.')
+        raise RecordError(
+            f"'label' is not an object: {excerpt(labels)}",
+            'If the text has no entities, add an empty object: "label": {}.',
+        )
     spans = []
     for label, entities in labels.items():
         for name, offsets in expect(entities, dict, f"'{label}'", "an object of offsets by entity").items():
@@ -280,8 +286,8 @@ def _tag_name(tag: object, names: tuple[str, ...]) -> str:
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise RecordError(f"a tag is neither a string nor a number: {excerpt(tag)}", SEE_HELP)
     if not 0 <= tag < len(names):
-        remedy = "Give the names of all tags in their order: --tag-names O,B-PER,I-PER."
-        raise RecordError(f"tag {tag} has no name: {len(names)} names are known", remedy)
+        remedy = "Pass the names of all tags in order, for example --tag-names O,B-PER,I-PER."
+        raise RecordError(f"tag {tag} has no name: {counted(len(names), 'name')} given", remedy)
     return names[tag]
 
 

@@ -52,8 +52,8 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
         note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else 'the first'}")
     texts = _strings(data)
     if names and texts.keys().isdisjoint(names):
-        reason = f"'data' has none of the texts {', '.join(names)}, but {excerpt(list(texts))}"
-        raise RecordError(reason, "Name the annotated ones, as in `--texts title,body`.")
+        reason = f"'data' contains none of the texts {', '.join(names)}, but {excerpt(list(texts))}"
+        raise RecordError(reason, "Pass the keys of the annotated texts, for example `--texts title,body`.")
     spans = _spans_by_text(texts, (truth or live)[0], note)
     named = [key for key in names if key in texts]
     keys = dict.fromkeys([*named, *spans]) or [_text_key(texts, "", [])]
@@ -80,8 +80,8 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
     keys = {tag: _text_key(texts, tag, spans) for tag, spans in by_tag.items() if spans}
     unnamed = [tag for tag in keys if tag not in texts]
     if len({keys[tag] for tag in unnamed}) < len(unnamed):
-        reason = f"entities of several texts ({', '.join(unnamed)}), which 'data' does not have under these names"
-        raise RecordError(reason, "Give the texts the names of their tags in the labelling interface.")
+        reason = f"there are entities of several texts ({', '.join(unnamed)}), but 'data' has no texts with these keys"
+        raise RecordError(reason, "Use the names of the tags in the labelling interface as the keys of the texts.")
     by_text: dict[str, list[EntitySpan]] = {}
     for tag, key in keys.items():
         by_text.setdefault(key, []).extend(by_tag[tag])
@@ -106,8 +106,8 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> s
     if len(candidates) > 1:
         candidates = [key for key in candidates if "." not in key] or candidates
     if len(candidates) != 1:
-        reason = f"'data' has no 'text', and {len(texts)} other strings: {excerpt(list(texts))}"
-        raise RecordError(reason, "Name those that were annotated, as in `--texts title,body`.")
+        reason = f"'data' has no 'text' but {len(texts)} other strings: {excerpt(list(texts))}"
+        raise RecordError(reason, "Pass the keys of the annotated texts, for example `--texts title,body`.")
     return candidates[0]
 
 
@@ -115,6 +115,9 @@ def _region(region: JsonRecord) -> Iterator[EntitySpan]:
     """Yield the entities of a region. Regions without labels, such as ratings of the whole text, are ignored."""
     kind, value = region.get("type", "labels"), region.get("value")
     if kind in ("hypertextlabels", "paragraphlabels"):
-        raise RecordError(f"a region of '{kind}', whose offsets are not the text's", "Annotate and export plain text.")
+        raise RecordError(
+            f"offsets of regions with the type '{kind}' don't refer to the plain text",
+            "Use the tags Text and Labels in the labelling interface.",
+        )
     if kind == "labels" or (isinstance(value, dict) and "labels" in value):
         yield from read_spans(value)

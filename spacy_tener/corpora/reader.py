@@ -84,9 +84,9 @@ class CorpusOptions:
     def __post_init__(self) -> None:
         check_choice("corpus format", self.format, (AUTO, *CORPUS_FORMATS))
         find_scheme(self.scheme)
-        check_choice("way to read overlaps", self.overlap, OVERLAPS)
+        check_choice("value of overlap", self.overlap, OVERLAPS)
         if 0 in (self.token_column, self.tag_column):
-            raise RemedyError("There is no column 0", "Columns count from 1, or from -1 for the last.")
+            raise RemedyError("There is no column 0", "Columns are numbered from 1, or from -1 for the last.")
         check_encoding(self.encoding)
 
 

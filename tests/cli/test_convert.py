@@ -65,7 +65,7 @@ def test_files_and_directories_together(corpus: Path, tmp_path: Path) -> None:
 def test_overlaps_are_counted_as_they_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "北京大学", "label": [[0, 2, "LOC"], [0, 4, "ORG"]]}))
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--overlap", "longest")
-    assert "Spans left out for a longer one that they overlap: 1" in result.text
+    assert "Entities that overlap a longer entity, left out: 1" in result.text
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--overlap", "spans", "--force")
     assert {"Entities 2", "Entities that overlap a longer one 1", "LOC 1", "ORG 1"} <= set(result.lines)
 
@@ -75,7 +75,7 @@ def test_decisions_are_counted_and_the_way_to_learn_them_is_named(tmp_path: Path
     answers = [{**record, "answer": answer} for answer in ("accept", "reject", "ignore")]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, answers)))
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path)
-    assert "Records that decide on single spans, whose texts are otherwise without annotation: 2" in result.text
+    assert "Records with accepted or rejected spans; the rest of their texts gets missing annotation: 2" in result.text
     assert {"Docs written 2", "Tokens without annotation 6", "Spans known to be wrong 1", "Entities 1"} <= set(
         result.lines
     )
@@ -88,9 +88,9 @@ def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
     records = [{"text": "in Newcastle ", "label": [[3, 6, "X"]]}, {"text": "in York ", "label": [[3, 8, "LOC"]]}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--lang", "en")
-    assert "Spans off the token edges, whose tokens are left without annotation: 1" in result.text
+    assert "Entities whose boundaries are not token boundaries; their tokens get missing annotation: 1" in result.text
     assert "line 1: X 'New'" in result.text
-    assert "Spans trimmed of white space at their edges: 1" in result.text
+    assert "Entities with whitespace at their boundaries, which is removed: 1" in result.text
     assert {"Tokens without annotation 1", "Entities 1", "LOC 1"} <= set(result.lines)
     assert not any(line.startswith("Tag scheme") for line in result.lines)
 

@@ -224,7 +224,7 @@ def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "remedy"),
-    [(["甲", "乙", "甲 "], "Choose at most --folds 2."), (["甲", "甲 "], "Name a corpus with more Docs.")],
+    [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more Docs.")],
 )
 def test_fewer_texts_than_parts_are_refused(texts: list[str], remedy: str) -> None:
     with pytest.raises(RemedyError, match=remedy):

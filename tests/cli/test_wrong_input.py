@@ -87,7 +87,7 @@ WRONG_INPUT = [
     ("convert missing.txt -o {new}", "missing.txt"),
     ("convert empty.txt -o {new}", "empty.txt"),
     ("convert bad.txt -o {new}", "✘ bad.txt:2: 'B-' is not a tag A tag is O"),
-    ("convert tokens.jsonl -o {new}", "tokens.jsonl:1: tag 1 has no name: 0 names are known"),
+    ("convert tokens.jsonl -o {new}", "tokens.jsonl:1: tag 1 has no name: 0 names given"),
     ("convert gold.spacy -o {new}", "gold.spacy: is a .spacy file already"),
     ("convert text.txt text.txt -o {new}", "would be written to"),
     ("evaluate nope gold.spacy", "Can't find model 'nope'"),

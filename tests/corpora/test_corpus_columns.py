@@ -121,7 +121,7 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, line: int, reason: str) 
     [
         ({"format": "csv"}, "Unknown corpus format 'csv'.*columns, weibo, jsonl, labelstudio, cluener"),
         ({"scheme": "BIX"}, "Unknown tag scheme 'BIX'.*BIOES"),
-        ({"overlap": "first"}, r"Unknown way to read overlaps 'first'\. Use one of: error, longest, spans"),
+        ({"overlap": "first"}, r"Unknown value of overlap 'first'\. Use one of: error, longest, spans"),
         *(({"encoding": name}, f"Unknown encoding '{name}'") for name in ("gbx", "hex", "rot13", "undefined")),
     ],
 )
@@ -161,7 +161,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
     (found,) = list(read_columns(tmp_path, text, token_column=3, tag_column=2))
     assert (found.tokens, found.spans) == (("Jane", "sang"), (EntitySpan(0, 1, "PER"),))
     assert read_columns(tmp_path, text, token_column=-2, tag_column=-3) == [found]
-    with pytest.raises(CorpusError, match=r"has 4 columns, and none for the tag.*--tag-column"):
+    with pytest.raises(CorpusError, match=r"has 4 columns, so the column of the tag doesn.t exist.*--tag-column"):
         read_columns(tmp_path, text, token_column=3, tag_column=5)
     with pytest.raises(ValueError, match="no column 0"):
         CorpusOptions(token_column=0)
@@ -185,7 +185,9 @@ def test_all_bad_lines_are_told_in_one_error_of_bounded_length(tmp_path: Path) -
     with pytest.raises(CorpusError) as caught:
         sentences(tmp_path, text)
     assert (caught.value.line, caught.value.reason) == (3, "'PER' is not a tag")
-    assert "1001 more cannot be read: line 6: the line has one column; line 8: 'ORG' is not a tag" in str(caught.value)
+    assert "1001 more records cannot be parsed: line 6: the line has one column; line 8: 'ORG' is not a tag" in str(
+        caught.value
+    )
     assert len(str(caught.value)) < 1000
 
 

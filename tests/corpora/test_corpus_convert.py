@@ -138,7 +138,7 @@ def test_a_file_without_sentences_is_refused(write: Write, tmp_path: Path, text:
 
 def test_a_file_whose_records_are_all_left_out_is_refused(write: Write, tmp_path: Path) -> None:
     record = json.dumps({"text": "a", "spans": [], "answer": "reject"})
-    with pytest.raises(CorpusError, match=r"no record is annotated\. Records left out .*: 1\. Annotate some"):
+    with pytest.raises(CorpusError, match=r"no record is annotated\. Records left out .*: 1\. Annotate at least one"):
         convert([write("a.jsonl", record)], tmp_path)
 
 
@@ -176,7 +176,7 @@ def test_a_twentieth_of_the_letters_is_chinese_and_a_fiftieth_may_be_of_another_
 
 @pytest.mark.parametrize("texts", [["12 345"], ["!?", ""], []])
 def test_texts_without_letters_have_no_language(texts: list[str]) -> None:
-    with pytest.raises(RemedyError, match=r"cannot be detected by the letters\. Name it"):
+    with pytest.raises(RemedyError, match=r"cannot be detected by the letters\. Set it"):
         detect_language(texts)
 
 

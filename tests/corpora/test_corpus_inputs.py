@@ -77,7 +77,7 @@ def test_two_inputs_are_never_written_to_one_output(tmp_path: Path) -> None:
 
 def test_a_directory_without_corpora_is_refused(tmp_path: Path) -> None:
     touch(tmp_path, "in/README.md", "in/a.py")
-    with pytest.raises(InputError, match=r"no corpus among its 2 files.*Name its corpus files"):
+    with pytest.raises(InputError, match=r"no corpus among its 2 files.*Pass the paths of the corpus files"):
         planned(tmp_path, "in")
 
 
