@@ -1,4 +1,8 @@
-"""Atomic writing of files, file locks, and digests."""
+"""Write files and directories atomically, lock directories, and compute digests of contents.
+
+All commands write their output with these functions. If a process is killed, an output is either complete or absent,
+and never half written.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +35,30 @@ _REMEDIES = {
     errno.EEXIST: "Choose a path below a directory: a part of this one is a file.",
     errno.ENAMETOOLONG: "Choose a shorter path.",
 }
+"""Fixes for common errors of the operating system."""
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in UTF-8, atomically; see `write_file`. Names of files in it that are not UTF-8 are escaped."""
+    """Write a string to a UTF-8 file atomically. See `write_file`.
+
+    File names that are not valid UTF-8 are contained in strings as lone surrogates. These are written as escape
+    sequences.
+    """
     write_bytes(path, text.encode("utf8", "backslashreplace"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write bytes atomically; see `write_file`."""
+    """Write bytes to a file atomically. See `write_file`."""
     write_file(path, lambda file: file.write(content))
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file atomically: to a temporary file in the same directory, synced to disk, then renamed. The directory
-    is created. A link stays, and the file that it leads to is written."""
+    """Write a file atomically: write a temporary file in the same directory, sync it to disk, then rename it.
+
+    Missing parent directories are created. If `path` is a symbolic link, the link is kept and its target is written.
+
+    write (Callable[[IO[bytes]], Any]): Function that writes the content to an open file.
+    """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     with writing(path):
@@ -63,12 +76,14 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextlib.contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """Yield where to write a directory. If the block ends without an error, it takes the place of `folder`, or of the
-    directory that this link leads to."""
+    """Yield a path at which to write a directory. If the block succeeds, the directory replaces `folder`.
+
+    If `folder` is a symbolic link, the link is kept and its target is replaced.
+    """
     with writing(folder):
         folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # Beside the directory, so that files move without a copy.
+        # The temporary directory is on the same file system, so that renaming doesn't copy files.
         with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
             new, old = Path(temporary, "new"), Path(temporary, "old")
             yield new
@@ -76,19 +91,20 @@ def replaced(folder: Path) -> Iterator[Path]:
                 folder.replace(old)
             try:
                 new.replace(folder)
-            except OSError:
+            except OSError:  # Restore the previous directory.
                 if old.exists():
                     old.replace(folder)
                 raise
 
 
 def find_package_files(folder: Path, names: Sequence[str], package: str, expected: str, otherwise: str) -> Path:
-    """Return the directory of a package's data; raise if its files are not those of one version.
+    """Return the directory of a package's data files. Raises a RemedyError if a file is missing or has other contents.
 
-    names (Sequence[str]): The files.
-    package (str): The package with its version, as a requirement of pip.
-    expected (str): The SHA-256 of the files' bytes, joined in their order.
-    otherwise (str): What to do with other data, for the error.
+    folder (Path): Directory of the files.
+    names (Sequence[str]): Names of the files.
+    package (str): Package and version as a pip requirement, for messages.
+    expected (str): SHA-256 of the concatenated contents, in the order of `names`.
+    otherwise (str): How to use other files instead. Appended to the message.
     """
     content = hashlib.sha256()
     for name in names:
@@ -104,7 +120,10 @@ def find_package_files(folder: Path, names: Sequence[str], package: str, expecte
 
 
 def digest(path: Path) -> str:
-    """Return the digest of a file, or of a directory's files and their names, without hidden files and `.pyc`."""
+    """Return a digest of a file, or of the names and contents of all files in a directory.
+
+    Hidden files and `.pyc` files are ignored.
+    """
     if path.is_file():
         status = path.stat()
         return _digest_of_file(path.resolve(), status.st_mtime_ns, status.st_size)
@@ -116,21 +135,21 @@ def digest(path: Path) -> str:
     return joined.hexdigest()
 
 
-@cache  # The runs of a grid share files. Size and time of modification tell whether a file has changed.
+@cache  # Many training runs use the same files. Size and modification time detect changes of a file.
 def _digest_of_file(path: Path, modified: int, size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
 
 def check_folder(folder: Path) -> None:
-    """Raise if the path of a directory to write to is that of something else."""
+    """Raise a RemedyError if the path of an output directory exists but isn't a directory."""
     if folder.exists() and not folder.is_dir():
-        raise RemedyError(f"{folder}: not a directory", "Name a new or existing directory.")
+        raise RemedyError(f"{folder}: not a directory", "Use a new or existing directory.")
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise errors of writing with this path, not that of the temporary file beside it."""
+    """Convert OSErrors in the block to RemedyErrors with this path instead of the path of a temporary file."""
     try:
         yield
     except OSError as error:
@@ -140,9 +159,11 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file. The system releases it however the process ends.
+    """Hold an exclusive lock on a file during the block. Raises a RemedyError if another process holds the lock.
 
-    The file is not removed: if it were while another process waits for the lock, a third could lock a new file.
+    The operating system releases the lock when the process ends, even if it is killed. The file isn't removed.
+    Otherwise a process that waits for the lock would lock the removed file while a third process creates and locks a
+    new one.
     """
     check_folder(path.parent)
     with writing(path):
@@ -150,12 +171,12 @@ def locked(path: Path) -> Iterator[None]:
         file = path.open("a")
     with file:
         if not _lock(file.fileno()):
-            raise RemedyError(f"{path.parent}: another process works in this directory", "Wait for it, or stop it.")
+            raise RemedyError(f"{path.parent}: another process uses this directory", "Wait until it ends, or stop it.")
         yield
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock an open file until it is closed. Returns False if another process holds the lock."""
+    """Lock an open file until it is closed. Return False if another process holds the lock."""
     try:
         if sys.platform == "win32":
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -163,13 +184,15 @@ def _lock(descriptor: int) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
-    except OSError:  # a file system without locks
+    except OSError:  # The file system, for example of a network drive, doesn't support locks.
         return True
     return True
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync a directory's entries to disk, on systems that support it."""
+    """Sync the entries of a directory to disk, so that a renamed file survives a power failure. Windows doesn't support
+    this.
+    """
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -179,5 +202,5 @@ def _sync_folder(folder: Path) -> None:
 
 
 def size_mb(folder: Path) -> float:
-    """Return the size of all files in a directory."""
+    """Return the total size of the files in a directory in MB (1,000,000 bytes)."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

@@ -1,7 +1,12 @@
-"""Input files, or standard input; compressed or not; and their lines.
+"""Find and open input files: plain or compressed, in any encoding, or from standard input.
 
-Text that cannot be decoded, and lines that are not JSON, are returned as `DamagedText` with the reason. The caller
-decides what to do: most raise an `InputError`, `convert` lists all of a file, `annotate` writes a row with the error.
+    with open_file("texts.jsonl.gz") as (stream, _):
+        for number, line in decode_lines(stream, "utf-8"):
+            record = parse_object(line)
+
+Invalid text or JSON doesn't raise an exception here. It is returned as `DamagedText` with the reason, and the caller
+decides what to do: most raise an `InputError`, `convert` reports all errors of a file together, and `annotate` writes a
+row with the error.
 """
 
 from __future__ import annotations
@@ -34,19 +39,22 @@ FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     ".spacy": "spacy",
 }
-"""Ending of a file's name -> format."""
+"""Formats by file name suffix."""
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 MAX_LINE_LENGTH = 1 << 26
-"""Maximum characters of a line. Longer ones, as of files of other kinds, are cut before they fill the memory."""
-SAVE_AS_UTF8 = "Save the file as UTF-8. `tener convert` and `tener annotate` read others by `--encoding gb18030`."
-_SHOWN_CHARACTERS = 1000  # characters of a line that is too long
+"""Maximum number of characters in a line. Binary files may have much longer lines, which would fill the memory."""
+SAVE_AS_UTF8 = "Save the file as UTF-8. `tener convert` and `tener annotate` support others: `--encoding gb18030`."
+_SHOWN_CHARACTERS = 1000  # Number of characters returned from a line that is too long.
 _BUFFER = 1 << 20
 _ZIP = b"PK\x03\x04"
 _BYTES_AS_SURROGATES = "spacy_tener.bytes_as_surrogates"
 
 
 class DamagedText(str):
-    """Text that could not be read in full: its readable part, and the reason."""
+    """A string that could not be read or parsed completely.
+
+    It contains the valid part of the text. `reason` describes the problem.
+    """
 
     reason: str
 
@@ -61,10 +69,10 @@ class DamagedText(str):
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file to read.
+    """An input file.
 
-    address (str): Its path, or `-`.
-    name (str): Its path relative to the input directory; for a file that is itself an input, its name.
+    address (str): Path of the file, or `-` for standard input.
+    name (str): Path relative to the input directory. For a file that is itself an input, its file name.
     found (bool): Whether the file was found in an input directory.
     """
 
@@ -77,22 +85,24 @@ class InputFile:
 
 
 def suffix_of(path: str | Path) -> str:
-    """Return the suffix of the format, ignoring that of the compression."""
+    """Return the suffix that determines the format, without the suffix of a compression: `.jsonl` for `x.jsonl.gz`."""
     path = Path(path)
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format by the ending of a file's name. With an unknown ending, each line is a text.
+    """Return the format of a file by its suffix. Files with unknown suffixes are plain text, with one text on each
+    line.
 
-    A `.json` holds a record per line, but is read only if it is named: in directories it often describes the data.
+    A `.json` file is read as JSONL if the user passes its path. In directories it is ignored, since it often contains
+    metadata.
     """
     suffix = suffix_of(path)
     return "jsonl" if suffix == ".json" else FORMATS.get(suffix, PLAIN_TEXT)
 
 
 def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
-    """Return the wanted and the other files at any depth below a directory, both sorted, without hidden files."""
+    """Return the wanted files and all other files in a directory tree, both sorted. Hidden files are ignored."""
     wanted: list[Path] = []
     unwanted: list[Path] = []
     for path in sorted(directory.rglob("*")):
@@ -104,11 +114,14 @@ def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path]
 def find_files(
     inputs: Iterable[str | Path], is_wanted: Callable[[Path], bool], what: str, remedy: str
 ) -> tuple[list[InputFile], list[str]]:
-    """Return the files to read, in order, and the files of directories that are skipped.
+    """Return the input files in the given order, and the ignored files of directories.
 
-    A file that is named twice is read twice. Of a directory, all wanted files below it are read.
+    All wanted files in a directory tree are returned. A path that occurs twice is returned twice.
 
-    what, remedy (str): For the error about a directory without wanted files: their kind, and what to do.
+    inputs (Iterable[str | Path]): Paths of files and directories, or `-`.
+    is_wanted (Callable[[Path], bool]): Returns whether a file in a directory is an input.
+    what (str): Description of the wanted files, for the error about a directory without any.
+    remedy (str): How to fix this error.
     """
     files: list[InputFile] = []
     skipped: list[str] = []
@@ -127,35 +140,43 @@ def find_files(
 
 
 def size_and_version(address: str) -> tuple[int, str]:
-    """Return the size of a file as it is stored, and a string that changes when the file does."""
+    """Return the size of a file on disk, and a string that changes if the file is modified."""
     try:
         status = os.stat(address)
     except FileNotFoundError as error:
         raise InputError(address, "cannot be read: No such file or directory", "Check the path.") from error
     if not stat.S_ISREG(status.st_mode):
-        raise InputError(address, "is a pipe or a device, which can be read only once", "Write it to a file first.")
+        raise InputError(
+            address, "is a pipe or a device, which can be read only once", "Write its content to a file first."
+        )
     return status.st_size, str(status.st_mtime_ns)
 
 
 @contextmanager
 def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file. Yields its decompressed stream, and the file as it is stored. Raises `InputError` on failure."""
+    """Open a file and yield its decompressed stream, and the file itself, whose position shows the progress.
+
+    Raises an InputError if the file cannot be read.
+    """
     try:
         with open(address, "rb") as file, decompressed(file, str(address)) as stream:
             yield stream, file
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        remedy = "Check the path, and that the file is whole."
+        remedy = "Check the path, and that the file is complete."
         raise InputError(str(address), f"cannot be read: {reason}", remedy) from error
 
 
 @contextmanager
 def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
-    """Decompress an open file, recognised by its first bytes, not its name; yield it as it is if not compressed."""
+    """Yield the decompressed stream of an open file, or the file itself if it isn't compressed.
+
+    The compression is detected by the first bytes, since file names may be wrong and standard input has none.
+    """
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file), _BUFFER)
     start = buffered.peek(_BUFFER)
     if start.startswith(_ZIP):
-        raise InputError(source, "is a zip archive", "Unpack it, and name the file inside.")
+        raise InputError(source, "is a zip archive", "Extract it, and use the file inside.")
     decompress = next((reader for magic, reader in _DECOMPRESSORS.items() if start.startswith(magic)), None)
     if decompress is None:
         yield buffered
@@ -165,6 +186,7 @@ def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
 
 
 def _zstd(packed: IO[bytes]) -> Any:
+    """Return a decompressor for zstandard. Raises a RemedyError if pyarrow isn't installed."""
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -184,25 +206,28 @@ _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
 
 
 def check_encoding(encoding: str) -> str:
-    """Return Python's name of a text encoding; raise if it is unknown."""
+    """Return Python's name of a text encoding. Raises a RemedyError if it is unknown."""
     try:
-        b" ".decode(encoding, _BYTES_AS_SURROGATES)  # raises for codecs that are no text encodings, such as hex
+        b" ".decode(encoding, _BYTES_AS_SURROGATES)  # Raises an error for codecs that don't encode text, such as hex.
         return codecs.lookup(encoding).name
     except (LookupError, UnicodeError) as error:
         raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file, or of standard input for `-`, numbered from 1. Raises for a line that is not text."""
+    """Yield the lines of a file, numbered from 1. Raises an InputError for lines that are not valid text.
+
+    path (str | Path): Path of the file, or `-` for standard input.
+    """
     for number, line in _lines_of(path, encoding):
         reason, remedy = "", "Save the file as plain text."
         if isinstance(line, DamagedText):
             reason = line.reason
             remedy = SAVE_AS_UTF8
         elif "\0" in line:
-            reason = "the line holds a NUL byte"
+            reason = "the line contains a NUL byte"
         elif "\r" in line:
-            reason, remedy = "the line holds a carriage return before its end", "Write line ends as \\n or \\r\\n."
+            reason, remedy = "the line contains a carriage return before its end", "End lines with \\n or \\r\\n."
         if reason:
             raise InputError(str(path), reason, remedy, line=number)
         yield number, line
@@ -218,9 +243,9 @@ def _lines_of(path: str | Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a stream, numbered from 1, without their ends and a byte order mark.
+    """Yield the lines of a stream without line ends and byte order mark, numbered from 1.
 
-    A line that is not in the encoding, or too long, is a `DamagedText`.
+    A line that cannot be decoded, or that is too long, is yielded as DamagedText.
     """
     with open_text(stream, encoding) as file:
         for number in itertools.count(1):
@@ -245,7 +270,7 @@ def decode_whole(stream: IO[bytes], encoding: str) -> str:
 
 
 def check_decoded(text: str, encoding: str, what: str = "line") -> str:
-    """Return a text from `open_text`, as a `DamagedText` if some of its bytes were not in the encoding."""
+    """Return a text from `open_text`, as DamagedText if some of its bytes could not be decoded."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -255,8 +280,8 @@ def check_decoded(text: str, encoding: str, what: str = "line") -> str:
 
 @contextmanager
 def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
-    """Decode a stream, without a byte order mark. Bytes that are not in the encoding become lone surrogates."""
-    decoder_reads_mark = bool("".encode(encoding))  # as that of utf-16
+    """Yield a text stream without a byte order mark. Bytes that cannot be decoded become lone surrogates."""
+    decoder_reads_mark = bool("".encode(encoding))  # Encodings such as utf-16 write, and skip, a byte order mark.
     mark = b"" if decoder_reads_mark else "\ufeff".encode(encoding, errors="ignore")
     if mark and cast(io.BufferedReader, stream).peek(len(mark)).startswith(mark):
         stream.read(len(mark))
@@ -264,11 +289,14 @@ def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
     try:
         yield file
     finally:
-        file.detach()  # the caller closes the stream
+        file.detach()  # Otherwise the wrapper would close the stream, which belongs to the caller.
 
 
 def _bytes_as_surrogates(error: UnicodeError) -> tuple[str, int]:
-    """Handle errors as `surrogateescape` does, but for bytes below 128 too, as UTF-16 needs."""
+    """Replace bytes that cannot be decoded with lone surrogates.
+
+    Python's error handler `surrogateescape` does the same, but only for bytes above 127, which isn't enough for UTF-16.
+    """
     assert isinstance(error, UnicodeDecodeError)
     return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
 
@@ -277,7 +305,7 @@ codecs.register_error(_BYTES_AS_SURROGATES, _bytes_as_surrogates)
 
 
 def check_text(value: Any) -> str:
-    """Return a record's text, as a `DamagedText` if it is none that can be written as UTF-8."""
+    """Return the text of a record, as DamagedText if it is missing, not a string, or cannot be encoded as UTF-8."""
     if isinstance(value, DamagedText):
         return value
     if not isinstance(value, str):
@@ -293,7 +321,7 @@ def check_text(value: Any) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """Return the JSON value of a text, or a `DamagedText` if it is not JSON."""
+    """Return a parsed JSON value, or DamagedText if the string isn't valid JSON."""
     if isinstance(text, DamagedText):
         return text
     try:
@@ -303,7 +331,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_object(text: str) -> dict[str, Any] | DamagedText:
-    """Return the JSON object of a line, or a `DamagedText` if it is none."""
+    """Return a parsed JSON object, or DamagedText if the line isn't a JSON object."""
     value = parse_json(text)
     if isinstance(value, (dict, DamagedText)):
         return value
@@ -311,7 +339,7 @@ def parse_object(text: str) -> dict[str, Any] | DamagedText:
 
 
 def json_fault(error: Exception) -> str:
-    """Return why a text is not JSON."""
+    """Return the reason why a string isn't valid JSON."""
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at column {error.colno}"
     deep = isinstance(error, RecursionError)

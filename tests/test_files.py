@@ -133,7 +133,7 @@ def test_a_lock_is_held_by_one_process_until_it_ends_however_it_ends(tmp_path: P
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
         for _ in range(2):  # The first refusal leaves the lock as it is.
-            with pytest.raises(RemedyError, match="another process works in this directory"), locked(lock):
+            with pytest.raises(RemedyError, match="another process uses this directory"), locked(lock):
                 pass
         holder.kill()
     with locked(lock):

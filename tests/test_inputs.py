@@ -64,9 +64,9 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
         ("a O\n科 O\n".encode("gb18030"), 2, "character 1 of the line is not UTF-8"),
         ("a O\n".encode("utf-16"), 1, "character 1 of the line is not UTF-8"),
         (b"a O\nb\xed\xa0\xbd O\n", 2, "character 2 of the line is not UTF-8"),
-        (b"a O\nb\x00 O\n", 2, "the line holds a NUL byte"),
-        ("a O\n".encode("utf-16-le"), 1, "the line holds a NUL byte"),
-        (b"a O\rb O\r", 1, "the line holds a carriage return before its end"),
+        (b"a O\nb\x00 O\n", 2, "the line contains a NUL byte"),
+        ("a O\n".encode("utf-16-le"), 1, "the line contains a NUL byte"),
+        (b"a O\rb O\r", 1, "the line contains a carriage return before its end"),
     ],
 )
 def test_what_is_no_utf_8_text_is_refused_with_its_line(tmp_path: Path, content: bytes, line: int, reason: str) -> None:

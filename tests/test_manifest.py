@@ -122,7 +122,7 @@ def test_other_versions_count_only_where_something_else_differs() -> None:
     assert {"Python", "spacy_tener", "spacy", "thinc", "torch", "numpy"} <= set(now.versions)
     older = Manifest(Path(), now.made_of, versions={**now.versions, "torch": "1.0"})
     assert older.changes(now) == ()
-    assert older.changes(make_manifest(steps=20)) == ("training.steps: was 10, is 20", "made with torch 1.0")
+    assert older.changes(make_manifest(steps=20)) == ("training.steps: was 10, is 20", "created with torch 1.0")
 
 
 def test_a_manifest_is_read_as_it_was_written(folder: Path) -> None:
@@ -179,7 +179,7 @@ def test_an_output_of_other_settings_or_inputs_is_refused_by_what_changed(tmp_pa
     write_parts(tmp_path / "out", "a", inputs=inputs[:2], size=3, labels=["A", "B"])
     same = {"size": 3, "labels": ["A", "B"]}
     assert refusal(tmp_path / "out", inputs=inputs[:2], size=4, labels=["A"]) == (
-        'The output was made from other inputs or settings: size: was 3, is 4; labels: was ["A", "B"], is ["A"]'
+        'The output was created from other inputs or settings: size: was 3, is 4; labels: was ["A", "B"], is ["A"]'
     )
     assert refusal(tmp_path / "out", inputs=inputs, **same).endswith(f": inputs: {tmp_path / 'z'} changed")
     assert refusal(tmp_path / "out", inputs=inputs[:1], **same).endswith(f": inputs: {tmp_path / 'y'} changed")
@@ -218,7 +218,7 @@ def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
     out.mkdir()
     for name in ("thesis.txt", ".hidden"):
         (out / name).touch()
-    assert refusal(out) == f"The output holds files (thesis.txt) but no readable {NAME}"
+    assert refusal(out) == f"The output contains files (thesis.txt) but no valid {NAME}"
     (out / "thesis.txt").unlink()
     resume(out)
 

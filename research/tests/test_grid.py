@@ -192,7 +192,7 @@ def test_a_default_that_a_later_version_adds_is_named_and_refused(work_dir: Path
     older = {name: value for name, value in now.made_of.items() if not name.endswith("max_units")}
     versions = {**now.versions, "spacy_tener": "0.0.1"}
     Manifest(run.folder, older, versions=versions, parts={"model-best": None}).save()
-    assert "components.tener_ner.max_units: was nothing, is 4096; made with spacy_tener 0.0.1" in refusal_of(
+    assert "components.tener_ner.max_units: was nothing, is 4096; created with spacy_tener 0.0.1" in refusal_of(
         find_todo(run)
     )
 

@@ -197,7 +197,7 @@ def test_a_grid_that_is_killed_goes_on_by_the_same_command_and_leaves_finished_r
     assert {path.name for path in (out / "1").iterdir()} == FILES
     # Another process cannot use the same directory at the same time.
     code, _, messages = grid(*wanted(seeds="1,2,3"))
-    assert (code, "another process works in this directory" in messages) == (1, True)
+    assert (code, "another process uses this directory" in messages) == (1, True)
     killed.kill()
     killed.join()
     wait_until(lambda: not is_alive(int((out / "2" / "pid").read_text())))

@@ -171,7 +171,7 @@ def test_what_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_same_words_are_read_by_one_process_at_a_time(tmp_path: Path) -> None:
     class Twice(Letters):
         def __call__(self, words: Sequence[str]) -> Any:
-            with pytest.raises(RemedyError, match="another process works"):
+            with pytest.raises(RemedyError, match="another process uses"):
                 write_static_vectors(Letters(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
             return super().__call__(words)
 
