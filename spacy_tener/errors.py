@@ -146,7 +146,8 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
         if isinstance(error, RuntimeError):  # torch raises it for devices, and for weights with other shapes.
             raise RuntimeError(
                 f"{what}: {error}. If the GPU causes the error, load the pipeline on the CPU, with "
-                "spacy.require_cpu() before spacy.load(). Otherwise load the weights with the config.cfg that was saved with them."
+                "spacy.require_cpu() before spacy.load(). Otherwise load the weights with the config.cfg that was "
+                "saved with them."
             ) from error
         if isinstance(error, RemedyError):
             raise RemedyError(f"{what}: {error.reason}", error.remedy) from error

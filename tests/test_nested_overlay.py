@@ -86,7 +86,7 @@ def test_the_service_answers_entities_within_entities(model: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("silver", "{model}", "{texts}", "--output", "{out}/silver"), "tener_ner may overlap"),
+        (("silver", "{model}", "{texts}", "--output", "{out}/silver"), "tener_ner may be nested"),
         (("calibrate", "{model}", "{flat}", "--output", "{out}/calibrated"), r"the Docs have no doc.spans['sc']"),
     ],
 )

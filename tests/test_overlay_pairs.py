@@ -19,8 +19,8 @@ from spacy_tener.training.overlays import compose
 pytestmark = pytest.mark.integration
 
 NAMES = names_in(OVERLAYS)
-ORDER = re.compile(r"They work in the order (\S+) (\S+)\.")
-WITHOUT = re.compile(r"In no order do all of them work, but they do without (\S+)(?: or (\S+))?\.")
+ORDER = re.compile(r"Use them in the order (\S+) (\S+)\.")
+WITHOUT = re.compile(r"They work in no order\. Leave out (\S+)(?: or (\S+))?\.")
 
 
 def check_functions(config: Config) -> Config:
@@ -82,7 +82,7 @@ def test_a_pair_works_or_is_told_what_does(base: str, monkeypatch: pytest.Monkey
 
 def test_three_are_told_their_order() -> None:
     for order in ("chars-shape glove static", "glove static chars-shape", "static glove chars-shape"):
-        assert remedy_for("wnut17", *order.split()) == "They work in the order glove chars-shape static."
+        assert remedy_for("wnut17", *order.split()) == "Use them in the order glove chars-shape static."
 
 
 def test_a_wrong_name_is_told_a_similar_one_also_beside_another() -> None:

@@ -163,7 +163,7 @@ def test_what_needs_a_tener_ner_says_so(model: Path, folder: Path, tmp_path: Pat
 def test_it_does_not_teach_by_silver_annotation(model: Path, folder: Path, tmp_path: Path) -> None:
     ran = run_tener("silver", model, folder / "texts.jsonl", "--output", tmp_path / "silver")
     assert ran.code == 1
-    assert "spancat may overlap" in ran.text
+    assert "spancat may be nested" in ran.text
 
 
 def test_annotation_in_part_is_warned_of_where_a_spancat_is_to_learn_it(tmp_path: Path) -> None:

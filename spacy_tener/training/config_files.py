@@ -1,7 +1,8 @@
-"""Config files: found by name or path, and read.
+"""Find config files by name or path, and parse them. Errors contain the file and the line.
 
-Errors name the file and the line. The repository's top-level folder `configs` is a symbolic link to the package's.
-Where git makes no links (Windows, by default), configs are found by name only.
+The package's configs are in two folders: `configs/` has one config per corpus, `configs/models/` has overlays. The
+folder `configs` at the top of the repository is a symbolic link to the former. By default, git doesn't create symbolic
+links on Windows. Configs are found by name there, but not by a path such as `configs/weibo.cfg`.
 """
 
 from __future__ import annotations
@@ -22,33 +23,41 @@ from thinc.api import Config
 from ..errors import RemedyError
 
 BASES = Path(__file__).parent / "configs"
+"""Folder of the configs for corpora."""
 OVERLAYS = BASES / "models"
+"""Folder of the overlays."""
+# Settings of spaCy's factory `ner` that `tener_ner` doesn't have.
 _OF_NER = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_density", "beam_update_prob"}
 _MIXED = "spacy_tener.MixedCorpus.v1"
 
 
 class ConfigError(RemedyError):
-    """An error about a config."""
+    """An error in a config, an overlay or a setting."""
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
-    """Return a remedy for a name that does not exist: similar ones, or else `otherwise`."""
+    """Return the fix for a name that doesn't exist: similar names, or `otherwise` if there are none."""
     near = get_close_matches(name, list(names), n=3, cutoff=0.75)
     return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def read_config(path: Path | str) -> Config:
-    """Read a config or an overlay, whose parent sections may lack headers. Variables are kept."""
+    """Parse a config or an overlay without interpolating variables. Headers of parent sections may be missing.
+
+    Raises a ConfigError if the file cannot be read or parsed.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}", "Check the path.") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: is not UTF-8 text", "Name a config file.") from error
+        raise ConfigError(f"{path}: is not UTF-8 text", "Use the path of a config file.") from error
     parser = _parse(text, path)
     unnamed = [name for name in parser.sections() if "" in name.split(".")]
     if unnamed:
-        raise ConfigError(f"{path}: the section [{unnamed[0]}] has an empty part in its name", "Correct the name.")
+        raise ConfigError(
+            f"{path}: the section [{unnamed[0]}] has an empty part in its name", "Correct the name of the section."
+        )
     try:
         return Config().from_str(_in_order(parser), interpolate=False)
     except ConfigValidationError as error:
@@ -56,7 +65,7 @@ def read_config(path: Path | str) -> Config:
 
 
 def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all sections and values of a config with their dotted names, a section before its values."""
+    """Yield all sections and values of a config with their dotted names. A section precedes its values."""
     for key, value in config.items():
         yield f"{parent}{key}", value
         if isinstance(value, Mapping):
@@ -69,18 +78,20 @@ def keys(config: Mapping[str, Any]) -> list[str]:
 
 
 def problems(error: ConfigValidationError) -> str:
-    """Return confection's errors on one line, without the config that its message repeats."""
+    """Return the message of a validation error on one line, without the config, which confection appends to it."""
     found = [f"{'.'.join(map(str, problem.get('loc', [])))}: {problem.get('msg')}" for problem in error.errors or []]
     return "; ".join(found) or " ".join((error.desc or error.title or "").split())
 
 
 def _parser() -> configparser.ConfigParser:
+    """Return a parser that doesn't interpolate variables and doesn't change the case of names."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     return parser
 
 
 def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
+    """Parse the text of a config. Raises a ConfigError with the line of a syntax error."""
     parser = _parser()
     try:
         parser.read_string(text)
@@ -89,7 +100,7 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
     except configparser.DuplicateOptionError as error:
         reason, line = f"'{error.option}' occurs twice in [{error.section}]", error.lineno
     except configparser.ParsingError as error:
-        # MissingSectionHeaderError has `lineno` instead of `errors`.
+        # `MissingSectionHeaderError` is a subclass with the attribute `lineno` instead of `errors`.
         line = getattr(error, "lineno", None) or error.errors[0][0]
         reason = f"'{text.splitlines()[line - 1][:60]}' is neither a [section] nor a `key = value` in one"
     else:
@@ -98,7 +109,10 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
 
 
 def _in_order(parser: configparser.ConfigParser) -> str:
-    """Return the text of a config with a header for each section, parents first."""
+    """Return the text of a config in which each section has a header and parents precede their subsections.
+
+    confection requires both. Overlays may leave out headers of empty parent sections.
+    """
     names = parser.sections()
     parents = (name[: dot.start()] for name in names for dot in re.finditer(r"\.", name))
     wanted = {name: None for name in (*names, *parents) if name in names or "*" not in name.split(".")}
@@ -113,7 +127,10 @@ def _in_order(parser: configparser.ConfigParser) -> str:
 
 
 def check_no_ner(config: Mapping[str, Any]) -> None:
-    """Refuse settings and the model of spaCy's `ner` in a section whose factory alone was changed to `tener_ner`."""
+    """Raise a ConfigError if a component has the factory `tener_ner`, but settings or the model of spaCy's `ner`.
+
+    This happens if a user changes only the factory in a config for `ner`.
+    """
     for name, component in config.get("components", {}).items():
         if component.get("factory") != "tener_ner":
             continue
@@ -123,71 +140,87 @@ def check_no_ner(config: Mapping[str, Any]) -> None:
             of_ner.append("model")
         if of_ner:
             raise ConfigError(
-                f"[components.{name}] has {', '.join(of_ner)} of spaCy's ner",
-                f"Write four lines in place of [components.{name}] and [components.{name}.model]. Sections below them, "
-                f'as [components.{name}.model.tok2vec], stay.\n[components.{name}]\nfactory = "tener_ner"\n'
+                f"[components.{name}] has the factory tener_ner, but {', '.join(of_ner)} of spaCy's ner",
+                f"Replace the sections [components.{name}] and [components.{name}.model] with the following lines. "
+                f"Keep their subsections, such as [components.{name}.model.tok2vec].\n"
+                f'[components.{name}]\nfactory = "tener_ner"\n'
                 f'[components.{name}.model]\n@architectures = "spacy_tener.CRFTagger.v1"',
             )
 
 
 def find_base(config: Path | str) -> Path:
-    """Find the config of a corpus by its path, or by its name as in `weibo`."""
+    """Return the path of a corpus config, given its path or its name in the package, such as `weibo`."""
     return find(config, BASES, "config")
 
 
 def find_overlay(config: Path | str) -> Path:
-    """Find the overlay of a model by its path, or by its name as in `flat-atssa`."""
+    """Return the path of an overlay, given its path or its name in the package, such as `flat-atssa`."""
     return find(config, OVERLAYS, "overlay")
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names of the configs in one of the package's folders: BASES or OVERLAYS."""
+    """Return the names of the configs in a folder."""
     return sorted(path.stem for path in folder.glob("*.cfg"))
 
 
 def find(config: Path | str, folder: Path, kind: str) -> Path:
-    """Find a config by its path, or by its name in a folder. kind: What it is, for an error."""
+    """Return the path of a config, given its path or its name in a folder.
+
+    An argument with a slash or the suffix `.cfg`, or with the name of an existing file, is a path.
+
+    kind (str): Type of the config for messages: `config` or `overlay`.
+    """
     path, name = Path(config), str(config)
     if path.is_file() or path.suffix == ".cfg" or {"/", os.sep} & set(name):
         return path
-    return find_in(folder, name, kind, names_in(folder), f"a file of yours needs its path, as in my/{name}.cfg.")
+    return find_in(
+        folder, name, kind, names_in(folder), f"to use a file of your own, pass its path, such as my/{name}.cfg."
+    )
 
 
 def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise: str) -> Path:
-    """Find a config by its name in a folder. names: Those to offer in an error; otherwise: What to say beside them."""
+    """Return the path of the config with a name in a folder. Raises a ConfigError if it doesn't exist.
+
+    kind (str): Type of the config, for the message.
+    names (Sequence[str]): Names to suggest in the message.
+    otherwise (str): Second part of the fix if no name is similar.
+    """
     if name not in names_in(folder):
-        remedy = did_you_mean(name, names, f"There are {', '.join(names)}; {otherwise}")
+        remedy = did_you_mean(name, names, f"Use one of: {', '.join(names)}; {otherwise}")
         raise ConfigError(f"there is no {kind} '{name}'", remedy)
     return folder / f"{name}.cfg"
 
 
 def description(config: Path) -> str:
-    """Return what the first lines of a config file say of it, up to an empty comment."""
+    """Return the description of a config: the comment at the beginning of the file, up to the first empty line in it.
+    """
     lines = config.read_text(encoding="utf8").splitlines()
     said = itertools.takewhile(lambda line: line.startswith("# "), lines)
     return "\n".join(line.removeprefix("# ") for line in said)
 
 
 def systems() -> list[str]:
-    """Return the overlays that are systems, the first to try before the others; the rest is laid on one.
+    """Return the overlays that are complete systems, in the order in which to try them. All others are applied to a
+    system.
 
-    What a file says in its second line tells them apart: where to begin, when to take it, or what to lay it on.
+    The second line of an overlay's description determines its type. It begins with "Begin here" or "Take it" if the
+    overlay is a system.
     """
     advice = {name: description(OVERLAYS / f"{name}.cfg").splitlines()[1] for name in names_in(OVERLAYS)}
     return [name for words in ("Begin here", "Take it ") for name, line in advice.items() if line.startswith(words)]
 
 
 def corpus_reader(config: Config) -> Mapping[str, Any]:
-    """Return the section of the reader of the training corpus."""
+    """Return the config section of the reader for the training corpus."""
     filled = config.interpolate()
     section: Any = filled
     for name in filled["training"]["train_corpus"].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
     if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
-        # The reader of the gold annotation has the path of [paths]; overlays may add readers around it.
+        # A mixed corpus has several readers. The one with the path `paths.train` reads the gold annotation.
         readers = list(section["readers"].values())
         path = filled["paths"].get("train")
         section = next((reader for reader in readers if reader.get("path") == path), next(iter(readers), None))
     if not isinstance(section, Mapping):
-        raise ConfigError("training.train_corpus names no section", "Set it to a section of [corpora].")
+        raise ConfigError("training.train_corpus is not a section", "Set it to a section such as corpora.train.")
     return section

@@ -1,4 +1,9 @@
-"""New labels for a trained pipeline: the texts and the config of a training that keeps what the pipeline can do."""
+"""Prepare a training run that adds labels to a trained pipeline without forgetting its present labels.
+
+The new texts are annotated only for the new labels. The pipeline itself serves as a teacher for its present labels in
+these texts (knowledge distillation under the annotation, see `pipeline/learning/teaching.py`). The command `extend`
+uses this module.
+"""
 
 from __future__ import annotations
 
@@ -23,20 +28,22 @@ from .config_files import entries
 from .overlays import fill
 
 TRAIN, DEV = "train.spacy", "dev.spacy"
-HELD_OUT = 10
-"""Number of parts of the new texts. One of them is not learned: it scores the model."""
-RATE = 0.3
-"""Share of the learning rate that the pipeline was trained with. With more, it forgets more than it gains."""
+N_FOLDS = 10
+"""Number of folds of the new texts. One fold is the development set."""
+RATE_FACTOR = 0.3
+"""Factor for the learning rate of the pipeline's own training. With a higher rate, scores on the present labels fall by
+more than scores on the new labels rise."""
 
 
 @dataclass(frozen=True)
 class Extension:
-    """Labels that a trained pipeline is to learn.
+    """The labels to add to a trained pipeline, and the component that gets them.
 
-    model (str): Name of the pipeline, as users name it.
-    pipe (TenerNER): Its component.
-    labels (Sequence[str]): Labels that the new texts are annotated for.
-    rename (Mapping[str, str]): Other names of labels that the component has.
+    model (str): Path or package name of the pipeline.
+    nlp (Language): The pipeline.
+    pipe (TenerNER): The component that gets the labels.
+    labels (Sequence[str]): Labels that are annotated in the new texts.
+    rename (Mapping[str, str]): New names for labels of the component, by their present names.
     """
 
     model: str
@@ -47,15 +54,19 @@ class Extension:
 
     @property
     def present(self) -> list[str]:
-        """The labels that the component has, by the names that they get."""
+        """Return the component's labels under their new names."""
         return [self.rename.get(label, label) for label in self.pipe.labels]
 
     def training_docs(self, new: Iterable[Doc], old: Iterable[Doc]) -> Iterator[Doc]:
-        """Yield the texts to learn from, each with the labels that it is annotated for."""
+        """Yield the training texts. `doc.user_data` specifies the labels that each text is annotated for.
+
+        new (Iterable[Doc]): Texts annotated for the new labels.
+        old (Iterable[Doc]): Texts annotated for the component's labels. They may be empty.
+        """
         new, old = list(new), list(old)
         for doc in new:
             doc.user_data[ANNOTATED_LABELS] = list(self.labels)
-        # The new texts come as often as the old ones.
+        # Repeat the new texts, so that new and old texts have about the same weight.
         yield from new * max(1, len(old) // len(new))
         has_new = any(ent.label_ in self.labels for doc in old for ent in doc.ents)
         for doc in old:
@@ -65,7 +76,9 @@ class Extension:
             yield doc
 
     def development_docs(self, docs: Sequence[Doc]) -> Iterator[Doc]:
-        """Yield annotated texts with what the pipeline finds beside the annotation."""
+        """Yield development texts annotated for all labels: the gold entities of the new labels, and the pipeline's
+        predictions for its present labels.
+        """
         copies = []
         for doc in docs:
             copy = make_doc(self.nlp, doc.text)
@@ -74,12 +87,16 @@ class Extension:
         for doc, found in zip(docs, self.nlp.pipe(copies), strict=True):
             names = ((ent, self.rename.get(ent.label_, ent.label_)) for ent in found.ents)
             beside = [(ent.start_char, ent.end_char, name) for ent, name in names if name not in self.labels]
-            # Gold first: of two entities of one length, the first one stays.
+            # Gold entities come first: `filter_spans` keeps the first of two overlapping entities of equal length.
             doc.set_ents(filter_spans([*doc.ents, *spans_of(doc, beside)]))
             yield doc
 
     def _rename(self, doc: Doc) -> None:
-        """Rename the labels of a text's entities. One whose label is split is without annotation from now on."""
+        """Rename the labels of a Doc's entities.
+
+        If a label is split into several new ones, it is unknown which of them an entity has, so it gets missing
+        annotation.
+        """
         entities: list[Span] = []
         missing: list[Span] = []
         for ent in doc.ents:
@@ -89,7 +106,11 @@ class Extension:
         doc.set_ents(entities, missing=missing, default="unmodified")
 
     def config(self, output: Path, steps: int) -> Config:
-        """Return the config of the training."""
+        """Return the config of the training run.
+
+        output (Path): Directory that contains the training texts.
+        steps (int): Number of training steps.
+        """
         config = self.nlp.config.copy()
         names = list(self.nlp.component_names)
         learning = {self.pipe.name, *_upstream(self.nlp, self.pipe.name)}
@@ -97,15 +118,15 @@ class Extension:
         config["components"] = {name: {"source": self.model} for name in names}
         for name in names:
             if name not in learning and learning.intersection(_upstream(self.nlp, name)):
-                # What it listens to goes on learning: it keeps that as it is.
+                # The shared tok2vec is trained further, so this frozen component gets its own copy of the present one.
                 config["components"][name]["replace_listeners"] = _listeners(self.nlp.config["components"][name])
         config["corpora"] = {name: _corpus(f"${{paths.{name}}}") for name in ("train", "dev")}
         config["paths"] = {**config["paths"], "train": str(output / TRAIN), "dev": str(output / DEV)}
-        # What is not set here stays: the pipeline reads texts, and learns, as it did in its own training.
+        # All other settings, such as batch sizes and dropout, remain those of the pipeline's own training.
         training = config["training"]
         training.update(train_corpus="corpora.train", dev_corpus="corpora.dev")
         training.update(max_steps=steps, max_epochs=0, patience=0, eval_frequency=steps)
-        # Scores of other components, which are frozen, are left out.
+        # Ignore the scores of other components, since they are frozen.
         training["score_weights"] = dict.fromkeys(training["score_weights"]) | {
             "ents_f": 1.0,
             "ents_p": 0.0,
@@ -128,29 +149,32 @@ class Extension:
 
 
 def _corpus(path: str) -> dict[str, Any]:
+    """Return the config of a corpus reader."""
     return {"@readers": "spacy.Corpus.v1", "path": path, "gold_preproc": False, "max_length": 0, "limit": 0}
 
 
 def _slow_down(optimizer: dict[str, Any], steps: int) -> None:
-    """Let an optimizer go through its schedule in some steps, at a share of its learning rate."""
+    """Set the number of steps of an optimizer's learning rate schedule, and multiply its learning rate by
+    `RATE_FACTOR`.
+    """
     schedule = optimizer.get("learn_rate", 0.001)
     if not isinstance(schedule, dict):
-        optimizer["learn_rate"] = RATE * schedule
+        optimizer["learn_rate"] = RATE_FACTOR * schedule
         return
     if "total_steps" in schedule:
         schedule["total_steps"] = steps
     for name in ("max_rate", "initial_rate"):
         if name in schedule:
-            schedule[name] *= RATE
+            schedule[name] *= RATE_FACTOR
 
 
 def _upstream(nlp: Language, name: str) -> list[str]:
-    """Return the components that one listens to."""
+    """Return the components whose output a component listens to, such as a shared tok2vec."""
     return [other for other, pipe in nlp.components if name in getattr(pipe, "listening_components", ())]
 
 
 def _listeners(component: Mapping[str, Any]) -> list[str]:
-    """Return the places of the listeners in a component's config, as `model.tok2vec`."""
+    """Return the dotted paths of the listeners in a component's config, such as `model.tok2vec`."""
     functions = ((key, str(value)) for key, value in entries(component) if key.endswith(".@architectures"))
     return [key.rpartition(".")[0] for key, value in functions if "Listener" in value]
 
@@ -164,55 +188,64 @@ def plan_extension(
     rename: Mapping[str, str],
     old: Iterable[Doc] = (),
 ) -> Extension:
-    """Check new texts against a pipeline, and return what it is to learn from them.
+    """Check the new texts against a pipeline, and return the labels to add.
 
-    labels (Sequence[str]): Labels that the texts are annotated for; by default those that the pipeline lacks.
-    old (Iterable[Doc]): The texts that it was trained on, if they are learned too.
+    model (str): Path or package name of the pipeline.
+    nlp (Language): The pipeline.
+    component (str | None): Name of the component, if the pipeline has several.
+    docs (Sequence[Doc]): The new texts.
+    labels (Sequence[str]): Labels that the new texts are annotated for. By default, all their labels that the component
+        doesn't have.
+    rename (Mapping[str, str]): New names for labels of the component, by their present names.
+    old (Iterable[Doc]): Texts that the pipeline was trained on, if they are used too.
     """
     pipe = find_crf_pipe(nlp, component, pipeline_name=model)
     if pipe.name in overlap_groups(nlp):
         raise RemedyError(
-            f"{model} finds entities within entities, and cannot be extended", "Train it again with all labels."
+            f"{model} predicts nested entities and cannot be extended", "Train a new pipeline with all labels."
         )
     annotated = {ent.label_ for doc in docs for ent in doc.ents}
     if not annotated:
-        raise RemedyError("no entity is annotated in the new texts", "Annotate the new label there.")
+        raise RemedyError("no entity is annotated in the new texts", "Annotate the new label in them.")
     unknown = sorted(set(rename).difference(pipe.labels))
     if unknown:
-        raise RemedyError(f"{model} has no label {', '.join(unknown)} to rename", f"It has: {', '.join(pipe.labels)}.")
+        raise RemedyError(
+            f"{model} has no label {', '.join(unknown)} to rename", f"Use one of: {', '.join(pipe.labels)}."
+        )
     if len({rename.get(label, label) for label in pipe.labels}) < len(pipe.labels):
         raise RemedyError(f"two labels of {model} would have the same name", "Choose names that are not labels yet.")
     wanted = list(labels) or sorted(annotated - (set(pipe.labels) - set(rename)))
     if not wanted:
-        remedy = "Train on them by `spacy train`, or name labels by --labels."
+        remedy = "Train on them with `spacy train`, or pass labels with --labels."
         raise RemedyError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", remedy)
     lacking = sorted(set(wanted) - annotated)
     if lacking:
-        remedy = f"They have: {', '.join(sorted(annotated))}."
+        remedy = f"Use one of: {', '.join(sorted(annotated))}."
         raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", remedy)
     extension = Extension(model, nlp, pipe, wanted, rename)
     beside = sorted(annotated.difference(wanted, extension.present))
     if beside:
-        remedy = "Name them by --labels too, or take them out of the texts."
-        raise RemedyError(f"the new texts have labels beside {', '.join(wanted)}: {', '.join(beside)}", remedy)
+        remedy = "Add them to --labels, or remove them from the texts."
+        raise RemedyError(f"the new texts have other labels than {', '.join(wanted)}: {', '.join(beside)}", remedy)
     of_old = {rename.get(ent.label_, ent.label_) for doc in old for ent in doc.ents}
     unknown = sorted(of_old.difference(wanted, extension.present))
     if unknown:
-        reason = f"the texts of --with have labels that {model} has not: {', '.join(unknown)}"
-        raise RemedyError(reason, "Take them out, or name others.")
+        reason = f"the texts of --with have labels that {model} doesn't have: {', '.join(unknown)}"
+        raise RemedyError(reason, "Remove the labels, or use other texts.")
     language = detect_language(doc.text for doc in docs) if nlp.lang in ("zh", "en") else nlp.lang
     if language != nlp.lang:
-        remedy = f"Train another pipeline for them: `tener config sample{'_en' * (language == 'en')}`."
-        raise RemedyError(f"the new texts are in another language ({language}) than {model} ({nlp.lang})", remedy)
+        remedy = f"Train a separate pipeline: `tener config sample{'_en' * (language == 'en')}`."
+        raise RemedyError(f"the new texts have another language ({language}) than {model} ({nlp.lang})", remedy)
     return extension
 
 
 def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
-    """Divide new texts into those to learn from and those by which the model is scored. Equal texts stay together."""
+    """Split the new texts into a training set and a development set. Duplicate texts are in the same set."""
     texts = len({text_key(doc.text) for doc in docs})
-    if texts < HELD_OUT:
-        remedy = f"Annotate at least {HELD_OUT}, or name others by --dev."
-        raise RemedyError(f"there are too few new texts: {texts} different ones", remedy)
-    folds = assign_folds(docs, HELD_OUT)
-    parts = [[doc for doc, fold in zip(docs, folds, strict=True) if (fold == 0) == held] for held in (False, True)]
-    return parts[0], parts[1]
+    if texts < N_FOLDS:
+        remedy = f"Annotate at least {N_FOLDS} texts, or pass a development set with --dev."
+        raise RemedyError(f"there are too few new texts: {texts} without duplicates", remedy)
+    folds = assign_folds(docs, N_FOLDS)
+    training_set = [doc for doc, fold in zip(docs, folds, strict=True) if fold != 0]
+    development_set = [doc for doc, fold in zip(docs, folds, strict=True) if fold == 0]
+    return training_set, development_set

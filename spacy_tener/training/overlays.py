@@ -1,13 +1,20 @@
-"""Composition of a config: a corpus' config, overlays that override it, and single settings that override both.
+"""Compose a training config from the config of a corpus, overlays and single settings.
 
-An overlay is a part of a config. A section of it with another registered function (`@architectures` and so on) or
-another component `factory` replaces the section below it, with all subsections; any other section is merged key by key.
-Nothing else removes a key: an overlay switches a setting off by `null`, and removes a component by an `nlp.pipeline`
-without it. Headers of empty parent sections may be left out.
+An overlay is a partial config. Later files override earlier ones, according to these rules:
 
-An overlay can wrap the section that it replaces: the value `${here}` is that whole section, and `${here.learn_rate}` a
-part of it. One that removes a component can give its parts to another: the value
-`${components.tener_ner.model.tok2vec}` is then that whole section.
+* If a section of the overlay has another registered function (`@architectures` and so on), or a component another
+  `factory`, it replaces the section of the config with all its subsections. All other sections are merged key by key.
+* Nothing else removes a key. To disable a setting, set it to `null`. To remove a component, set `nlp.pipeline` without
+  it.
+* Headers of empty parent sections may be left out.
+
+An overlay can use parts of the section that it replaces. The value `${here}` stands for the whole replaced section, and
+`${here.learn_rate}` for one of its values. An overlay that removes a component from the pipeline can use its parts in
+another component: `${components.tener_ner.model.tok2vec}` then stands for this section.
+
+    [training.optimizer]                      # replaces the optimizer of the config,
+    @optimizers = "my.LookAhead.v1"
+    inner = ${here}                           # and wraps it
 """
 
 from __future__ import annotations
@@ -42,12 +49,12 @@ from .config_files import (
 )
 
 CONFIG = "config.cfg"
-"""The file of a pipeline's config in its directory."""
+"""Name of the config file in the directory of a pipeline."""
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 COMPONENT = re.compile(r"\$\{(?P<key>components\.(?P<name>[^{}.]+)\.[^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
-_MOST_TRIED = 3
-"""Of more overlays that do not go together, no other order is tried: each takes a third of a second."""
+_MAX_PERMUTED = 3
+"""Maximum number of overlays whose other orders are tried if they don't work together. Each order takes about 0.3 s."""
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
 _UNREGISTERED = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
@@ -58,32 +65,34 @@ _NO_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
 
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Config:
-    """Merge overlays into a config, in order, then single settings; fill and validate the result.
+    """Merge overlays and single settings into a config. Fill in all defaults and validate the result.
 
-    It keeps its variables, as `${paths.train}`.
+    Variables such as `${paths.train}` are not interpolated. Raises a ConfigError with the name of the overlay or
+    setting.
 
-    base (Union[Path, str]): The path of a config, or the name of one of the package, as `weibo`.
-    overlays (Sequence[Union[Path, str]]): Paths or names, as `flat-atssa`. The overlay `tener` changes nothing.
-    settings (Sequence[str]): Each as `section.key=value`, with the value as in a config; a string needs no quotes. A
-        dictionary replaces the one that is there. The filled config of all files must have the key.
+    base (Path | str): Path of a config, or the name of a config in the package, such as `weibo`.
+    overlays (Sequence[Path | str]): Paths or names of overlays, such as `flat-atssa`, in the order in which they are
+        applied. The overlay `tener` changes nothing.
+    settings (Sequence[str]): Settings as `section.key=value`, with values as in a config. Strings don't need quotes. A
+        dictionary replaces the present one instead of being merged with it. The filled config must contain the key.
     """
     repeated = [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]
     if repeated:
-        raise ConfigError(f"Overlays named twice: {', '.join(repeated)}", "Name each once.")
+        raise ConfigError(f"Overlays given twice: {', '.join(repeated)}", "Remove the duplicates.")
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     config = read_config(find_base(base))
     try:
         config = _lay(config, read, base)
     except ConfigError as error:
-        remedy = _what_works(config, read) if 1 < len(overlays) <= _MOST_TRIED else ""
+        remedy = _what_works(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
         raise ConfigError(error.reason, remedy or error.remedy) from error
     return with_settings(config, settings)
 
 
 def _lay(config: Config, overlays: Mapping[str, Config], base: Path | str = "") -> Config:
-    """Merge overlays into a config, and fill it.
+    """Apply overlays to a config, check and fill it.
 
-    base (Union[Path, str]): The name of the config, for messages.
+    base (Path | str): Name of the config, for messages.
     """
     for name, overlay in overlays.items():
         _check_shape(overlay, name)
@@ -97,7 +106,9 @@ def _lay(config: Config, overlays: Mapping[str, Config], base: Path | str = "") 
 
 
 def _what_works(config: Config, overlays: Mapping[str, Config]) -> str:
-    """Return a remedy for overlays that do not go together: another order, or which to leave out; none if all fail."""
+    """Return the fix for overlays that don't work together: another order, or an overlay to leave out. Empty if nothing
+    works.
+    """
 
     def works(*chosen: str) -> bool:
         try:
@@ -107,23 +118,24 @@ def _what_works(config: Config, overlays: Mapping[str, Config]) -> str:
 
     for order in islice(permutations(overlays), 1, None):
         if works(*order):
-            return f"They work in the order {' '.join(order)}."
+            return f"Use them in the order {' '.join(order)}."
     without = [name for name in overlays if works(*(other for other in overlays if other != name))]
-    return f"In no order do all of them work, but they do without {' or '.join(without)}." if without else ""
+    return f"They work in no order. Leave out {' or '.join(without)}." if without else ""
 
 
 def with_settings(config: Config, settings: Sequence[str]) -> Config:
-    """Merge single settings into a filled config, as `compose` does; fill and validate the result."""
+    """Merge single settings into a filled config as in `compose`. Fill and validate the result."""
     for setting in settings:
         key, updates = setting.partition("=")[0].strip(), _read_setting(setting, config)
         if isinstance(_get(updates, key), Mapping):
-            # It takes the place of what is there: which of an optimizer's `rates` comes first decides.
+            # Replace a dictionary instead of merging it, since the order of entries matters: of an optimizer's
+            # `rates`, the first entry that matches a parameter applies.
             section, _, last = key.rpartition(".")
             config = config.copy()
             _get(config, section).pop(last)
         config = _merge(config, updates)
         if "@" in key:
-            # Fill in the settings of the new function, which the next setting may change.
+            # Fill in the defaults of the new function, so that the next settings can change them.
             with wrap_config_errors(f"--set {setting}"):
                 config = fill(config)
     if settings:
@@ -133,7 +145,7 @@ def with_settings(config: Config, settings: Sequence[str]) -> Config:
 
 
 def _merge(config: Config, updates: Config) -> Config:
-    """Return the config with the updates merged in. A component with another factory is replaced, not merged."""
+    """Return the config with an overlay merged in. A component with another factory is replaced."""
     rest = config.copy()
     for name, component in updates.get("components", {}).items():
         origin = _origin(component)
@@ -144,7 +156,7 @@ def _merge(config: Config, updates: Config) -> Config:
 
 
 def _in_order(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with its keys in the order of a model, and other keys after them."""
+    """Return the config with its keys in the order of another config, followed by all other keys."""
     ordered = {key: config[key] for key in (*(key for key in model if key in config), *config)}
     for key, value in ordered.items():
         if isinstance(value, Mapping) and isinstance(model.get(key), Mapping):
@@ -153,17 +165,19 @@ def _in_order(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, 
 
 
 def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return a component's factory, or the pipeline that it is sourced from."""
+    """Return the factory of a component, or the pipeline that it is sourced from, as a pair of key and value."""
     return next(((key, component[key]) for key in ("factory", "source") if key in component), None)
 
 
-# References to what an overlay replaces
+# References to sections that an overlay replaces or removes
 
 
 def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
-    """Return the config without the sections that the overlay takes over, and the overlay with them in their places.
+    """Replace the references in an overlay with the sections of the config that they stand for.
 
-    name (str): The overlay's name, for messages.
+    Return the config without the replaced sections, and the overlay.
+
+    name (str): Name of the overlay, for messages.
     """
     rest, filled = config.copy(), overlay.copy()
     for key, value in entries(overlay):
@@ -188,7 +202,11 @@ def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config
 
 
 def _replaced_section(config: Config, overlay: Config, section: str) -> str:
-    """Return the section or, if the config lacks it, the one above it whose function the overlay replaces."""
+    """Return the name of the config section that an overlay's section replaces.
+
+    If the config doesn't have the section, it is the nearest parent section, provided that the overlay replaces its
+    function.
+    """
     above = section
     while above and _get(config, above) is None:
         above = above.rpartition(".")[0]
@@ -198,40 +216,45 @@ def _replaced_section(config: Config, overlay: Config, section: str) -> str:
 
 
 def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, name: str) -> Any:
-    """Return the part of a component that the overlay removes from the pipeline. It may remove no other one."""
+    """Return a section of the component that an overlay removes from the pipeline.
+
+    Raises a ConfigError if the overlay also removes other components, which it cannot have been written for.
+    """
     pipeline = _pipeline(config)
     part = _get(config, reference["key"]) if reference["name"] in pipeline else None
     if part is None:
-        remedy = f"Lay it on a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
+        remedy = f"Apply it to a config with this section. The pipeline is {srsly.json_dumps(pipeline)}."
         raise ConfigError(f"{name}: the config has no [{reference['key']}]", remedy)
     removed = set(pipeline) - {*_pipeline(overlay, config), reference["name"]}
     if removed:
-        remedy = f"Name them in nlp.pipeline of a copy of {name}, or lay it on a config without them."
+        remedy = f"Add them to nlp.pipeline in a copy of {name}, or apply it to a config without them."
         raise ConfigError(f"{name}: removes {', '.join(sorted(removed))}", remedy)
     return part
 
 
 def _pipeline(*configs: Config) -> list[str]:
-    """Return the pipeline of the first config that names one."""
+    """Return the component names of the first config that specifies `nlp.pipeline`."""
     return next(filter(None, (_get(config, "nlp.pipeline") for config in configs)), [])
 
 
-# Checks, whose messages name the overlay
+# Checks with the name of the overlay in their messages
 
 
 def _check_shape(updates: Config, name: str) -> None:
-    """Refuse a value where a component's section is needed, and a pipeline that is not a list."""
+    """Raise a ConfigError if a component isn't a section, or if the pipeline isn't a list."""
     for key in ("components", "initialize.components"):
         section = _get(updates, key) or {}
         if not isinstance(section, Mapping) or not all(isinstance(part, Mapping) for part in section.values()):
-            remedy = "Write a section. To remove a component, leave it out of nlp.pipeline."
+            remedy = "Use a section. To remove a component, leave it out of nlp.pipeline."
             raise ConfigError(f"{name}: [{key}] has a value where a section is needed", remedy)
     if not isinstance(_pipeline(updates), list):
-        raise ConfigError(f"{name}: nlp.pipeline is not a list", 'Write names as in ["tener_ner"].')
+        raise ConfigError(f"{name}: nlp.pipeline is not a list", 'Use a list of names such as ["tener_ner"].')
 
 
 def _check_sections(overlay: Config, config: Config, name: str) -> None:
-    """Refuse sections and components that the config lacks and the overlay does not define."""
+    """Raise a ConfigError if the overlay has sections or components that neither the config has nor the overlay
+    defines.
+    """
     for section in overlay:
         if section not in SECTIONS and section not in config:
             sections = ", ".join(dict.fromkeys([*config, *SECTIONS]))
@@ -239,32 +262,39 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
     components, pipeline = config.get("components", {}), _pipeline(overlay, config)
     for component, settings in overlay.get("components", {}).items():
         if component not in components and _origin(settings) is None:
-            remedy = f"It has: {', '.join(components) or 'none'}. A new component needs a `factory`."
+            remedy = f"Its components are: {', '.join(components) or 'none'}. A new component needs a `factory`."
             raise ConfigError(f"{name}: the config has no component '{component}'", remedy)
         if component not in pipeline:
             remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
-            raise ConfigError(f"{name}: the component '{component}' is not named in nlp.pipeline", remedy)
+            raise ConfigError(f"{name}: the component '{component}' is not in nlp.pipeline", remedy)
     for key, section in entries(overlay):
         value = _get(config, key)
         if not isinstance(section, Mapping) or value is None or isinstance(value, Mapping):
             continue
-        if not any(setting.startswith("@") for setting in section):  # as `max_rate` of a rate without a schedule
+        # For example, `max_rate` is set in `training.optimizer.learn_rate`, which is a number and not a schedule.
+        if not any(setting.startswith("@") for setting in section):
             reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is the value {value} here"
-            raise ConfigError(reason, "Name a function there, or use it with a config that has one.")
+            raise ConfigError(reason, "Add a function to the section, or use a config that has one.")
 
 
 class _Function(str):
-    """The name of a function in a config, with the overlay that it is of."""
+    """Name of a registered function in a config, with the overlay that set it.
+
+    The mark shows after merging which overlays still have an effect.
+    """
 
     overlay: str
 
 
 def _functions(config: Config) -> dict[str, str]:
-    """Return the names of a config's functions by their keys, as `training.optimizer.@optimizers`."""
+    """Return the names of all registered functions in a config by their keys, for example
+    `training.optimizer.@optimizers`.
+    """
     return {key: value for key, value in entries(config) if key.rpartition(".")[2].startswith("@")}
 
 
 def _mark_functions(overlay: Config, name: str) -> Config:
+    """Return an overlay whose function names are marked with the overlay's name."""
     marked = overlay.copy()
     for key, value in _functions(overlay).items():
         section, _, last = key.rpartition(".")
@@ -274,20 +304,23 @@ def _mark_functions(overlay: Config, name: str) -> Config:
 
 
 def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
-    """Refuse an overlay with functions if later ones leave none of them. One of plain values may be overridden."""
+    """Raise a ConfigError if later overlays replace all functions of an overlay, which then has no effect.
+
+    Overlays that set only plain values may be overridden.
+    """
     remaining = {value.overlay for value in _functions(config).values() if isinstance(value, _Function)}
     names = list(overlays)
     for index, (name, overlay) in enumerate(overlays.items()):
         later = names[index + 1 :]
-        # Where a later one has the same function in the same place, it is of that one.
+        # If a later overlay sets the same function with the same key, the mark is the later overlay's.
         repeated = {pair for other in later for pair in _functions(overlays[other]).items()}
         if _functions(overlay).items() - repeated and name not in remaining:
-            reason = f"{name}: nothing of it is left, as {' or '.join(later)} replaces it"
-            raise ConfigError(reason, "Leave one of them out.")
+            reason = f"{name}: has no effect, since {' or '.join(later)} replaces it"
+            raise ConfigError(reason, "Use only one of them.")
 
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
-    """Refuse an overlay that initializes a component which the final pipeline does not have."""
+    """Raise a ConfigError if an overlay sets `[initialize]` for a component that the final pipeline doesn't have."""
     pipeline = _pipeline(config)
     for name, overlay in overlays.items():
         initialize = _get(overlay, "initialize") or {}
@@ -300,7 +333,7 @@ def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
 
 
 def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
-    """Refuse an overlay with a variable that neither the base nor another overlay has."""
+    """Raise a ConfigError if an overlay uses a variable that neither the config nor another overlay defines."""
     available = {*keys(config), *keys(DEFAULT_CONFIG)}
     for name, overlay in overlays.items():
         values = [value for _, value in entries(overlay) if isinstance(value, str)]
@@ -308,24 +341,26 @@ def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
         missing = {variable for variable in variables if variable.partition(".")[0] != "here"} - available
         if missing:
             reason = f"{name}: needs {' and '.join(sorted(missing))}, which this config does not have"
-            raise ConfigError(reason, "Use it with a config that has it, or add it to the section, as null.")
+            raise ConfigError(reason, "Use a config that has it, or add it to the section with the value null.")
 
 
 # Settings, filling, errors
 
 
 def _read_setting(setting: str, config: Config) -> Config:
-    """Return a setting as a config of this one key, which must exist."""
+    """Parse a setting and return it as a config that contains only this key. Raises a ConfigError if the key doesn't
+    exist.
+    """
     key, sign, text = setting.partition("=")
     if not sign or "." not in key:
-        remedy = "Write section.key=value, as in training.max_steps=1000."
+        remedy = "Use section.key=value, for example training.max_steps=1000."
         raise ConfigError(f"--set {setting}: not a setting", remedy)
     if key.strip() not in set(keys(config)):
         remedy = did_you_mean(key, keys(config), "Only settings of the filled config can be changed.")
         raise ConfigError(f"--set {setting}: the config has no '{key}'", remedy)
     try:
         value = srsly.json_loads(text.strip())
-    except ValueError:  # a string without quotes
+    except ValueError:  # The value is a string without quotes.
         value = text.strip()
     updates = Config(dot_to_dict({key.strip(): value}), is_interpolated=False)
     _check_shape(updates, f"--set {setting}")
@@ -333,7 +368,7 @@ def _read_setting(setting: str, config: Config) -> Config:
 
 
 def _get(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a dotted key, or None."""
+    """Return the value of a dotted key, or None if it doesn't exist."""
     node: Any = config
     for part in key.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
@@ -341,8 +376,11 @@ def _get(config: Mapping[str, Any], key: str) -> Any:
 
 
 def fill(config: Config) -> Config:
-    """Return the config with all defaults filled in, and its variables kept. Validates it: its functions must be
-    registered and accept its arguments, and the pipeline's components are created once."""
+    """Return the config with all defaults filled in and variables kept, and validate it.
+
+    All registered functions must exist and accept their arguments. The components of the pipeline are created once, so
+    this takes about as long as loading the pipeline.
+    """
     check_no_ner(config)
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
     filled["components"].update(get_sourced_components(config))
@@ -353,7 +391,10 @@ def fill(config: Config) -> Config:
 
 @contextmanager
 def wrap_config_errors(what: str) -> Iterator[None]:
-    """Turn the errors of spaCy, confection and builders about `what` into a ConfigError of one line."""
+    """Convert errors of spaCy, confection and registered functions to ConfigErrors with one line.
+
+    what (str): Description of the config for the message.
+    """
     try:
         yield
     except ConfigError as error:
@@ -366,9 +407,9 @@ def wrap_config_errors(what: str) -> Iterator[None]:
 
 
 def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
-    """Read the config of a trained pipeline.
+    """Return the config of a trained pipeline.
 
-    interpolate (bool): Replace variables by their values.
+    interpolate (bool): Replace variables with their values.
     """
     config = read_config(path)
     with wrap_config_errors(str(path)):
@@ -376,15 +417,16 @@ def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
 
 
 def _check_nothing_lost(config: Config, filled: Config) -> None:
-    """Refuse unknown keys, which filling drops silently."""
+    """Raise a ConfigError if the config has unknown keys, which filling removes without an error."""
     removed = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
     available = set(keys(filled))
     for key in keys(config):
         if key not in available and ".".join(key.split(".")[:2]) not in removed:
-            raise ConfigError(f"spaCy knows no '{key}'", did_you_mean(key, sorted(available), "Remove it."))
+            raise ConfigError(f"spaCy has no setting '{key}'", did_you_mean(key, sorted(available), "Remove it."))
 
 
 def _refused(text: str, what: str) -> ConfigError:
+    """Convert the message of an error about a config to a ConfigError."""
     factory = _NO_FACTORY.search(text)
     if factory:
         remedy = (

@@ -1,4 +1,11 @@
-"""Trainings by `spacy train`: each a process with a log, in its own directory."""
+"""Run `spacy train` in subprocesses, each with its own output directory and log.
+
+    processes = Processes(jobs=2)
+    failure = train(TrainingRun("flat", Path("runs/flat"), config), processes)
+
+The commands `extend` and `review`, and `research/`, use it. A finished run is recorded in a manifest, so that a resumed
+command skips it.
+"""
 
 from __future__ import annotations
 
@@ -30,22 +37,22 @@ from .overlays import CONFIG
 
 MODULE = "spacy"
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
-_PATIENCE = 10.0  # seconds from SIGTERM to SIGKILL
+_TERMINATION_TIMEOUT = 10.0  # Seconds between SIGTERM and SIGKILL.
 
 
 Echo = Callable[[str], object]
-"""A function that takes each line that a process prints."""
+"""Function that is called with each line that a process prints."""
 
 
 class StoppedError(Exception):
-    """Raised when a process is started after `Processes.stop`."""
+    """Raised instead of starting a process if `Processes.stop` was called."""
 
 
 class Processes:
-    """Processes of `python -m spacy`, which several threads may start.
+    """Run commands of `python -m spacy` in subprocesses. Several threads may use the same instance.
 
-    jobs (int): The number of processes at once, which share the cores.
-    echo (Echo | None): Called with the lines that they print.
+    jobs (int): Maximum number of processes at once. Each gets an equal share of the CPU cores.
+    echo (Echo | None): Function that is called with each line that they print.
     """
 
     def __init__(self, jobs: int = 1, echo: Echo | None = None) -> None:
@@ -56,7 +63,7 @@ class Processes:
         self._stopped = False
 
     def run(self, arguments: Sequence[str], log: Path) -> int:
-        """Run a spaCy command to its end, and append its output to a file. Returns its exit status."""
+        """Run a spaCy command, append its output to a log file, and return its exit status."""
         with log.open("ab") as file:
             self._write(file, f"$ {shlex.join(['python', '-m', MODULE, *arguments])}\n".encode())
             with self._lock:
@@ -86,13 +93,14 @@ class Processes:
         return status
 
     def _write(self, log: IO[bytes], line: bytes) -> None:
+        """Write a line to the log, and pass it to `echo`."""
         log.write(line)
         log.flush()
         if self._echo:
             self._echo(line.decode("utf8", errors="replace"))
 
     def stop(self) -> None:
-        """End all processes, and let no other start."""
+        """Terminate all processes, and prevent new ones from starting."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -100,25 +108,29 @@ class Processes:
 
 
 def environment(jobs: int) -> dict[str, str]:
-    """Return the environment of one of `jobs` processes that share the cores. A set OMP_NUM_THREADS is kept."""
+    """Return the environment variables for a process that shares the CPU cores with `jobs - 1` others.
+
+    The number of threads is limited accordingly, unless OMP_NUM_THREADS is already set.
+    """
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
     return {_THREADS_VARIABLE: str(max(1, count_cores() // jobs)), **inherited, **plain}
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End processes with their children."""
+    """Terminate processes together with their child processes."""
     for process in processes:
         _signal(process, signal.SIGTERM)
     for process in processes:
         try:
-            process.wait(_PATIENCE)
+            process.wait(_TERMINATION_TIMEOUT)
         except subprocess.TimeoutExpired:
             _signal(process, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM)
             process.wait()
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a process and its child processes."""
     if sys.platform == "win32":
         process.terminate()
     elif process.poll() is None:
@@ -126,27 +138,38 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             os.killpg(process.pid, number)
 
 
-MODEL, METRICS_TEST, METRICS_DEV, LOG = DIR_MODEL_BEST, "metrics.json", "metrics-dev.json", "training.jsonl"
-"""The pipeline that was chosen, its scores on test and on dev, and the log of the training."""
+# Names in the directory of a run.
+MODEL = DIR_MODEL_BEST
+"""Directory of the selected pipeline."""
+METRICS_TEST = "metrics.json"
+"""Scores of the pipeline on the test set."""
+METRICS_DEV = "metrics-dev.json"
+"""Scores of the pipeline on the development set."""
+LOG = "training.jsonl"
+"""Log of all evaluations during the training run."""
 OUTPUT = "output.log"
-"""The file with what the processes of a run print."""
+"""Output of all processes of the run."""
 SCORE = "ents_f"
+"""Score that must be in the log of a successful run."""
 _LOGGER = "spacy_tener.JsonLinesLogger.v1"
-_LONGEST = 300
-# The logger changes nothing about the result, nor does the size of a teacher's cache.
+_MAX_MESSAGE = 300
+# These settings don't affect the result, so they may differ when a command resumes.
 _NOT_COMPARED = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_mb$")
-# Sections whose values may name directories. Values anywhere may name files.
+# Values in these sections may be paths of directories. Values in all sections may be paths of files.
 _WITH_FOLDERS = ("paths", "corpora", "initialize")
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A training in a directory.
+    """A training run and its directory.
 
-    config (Config): Complete.
-    gpu_id (int): -1 for the CPU.
-    code (Path | None): A Python file with what the config needs.
-    takes_last (bool): The last pipeline is the result, whatever the scores on dev.
+    name (str): Name of the run.
+    folder (Path): Directory of the run.
+    config (Config): Complete training config.
+    gpu_id (int): GPU, or -1 for the CPU.
+    code (Path | None): Python file with registered functions that the config uses.
+    takes_last (bool): Select the pipeline after the last step instead of the one with the best score on the development
+        set.
     """
 
     name: str
@@ -158,12 +181,15 @@ class TrainingRun:
 
     @property
     def options(self) -> list[str]:
-        """The options of spaCy's commands for this run."""
+        """Return the options for spaCy's commands."""
         return ["--gpu-id", str(self.gpu_id), *(["--code", str(self.code)] if self.code else [])]
 
     def manifest(self) -> Manifest:
-        """Return the manifest of this run, with its files as they are now: the values of the interpolated config by
-        their dotted names. MODEL is a part of it when it is trained."""
+        """Return a new manifest of this run. It contains all values of the interpolated config, and the present
+        contents of the files that they refer to.
+
+        `MODEL` is added as a finished part once the run is complete.
+        """
         made_of = {
             name: _as_input(name, value)
             for name, value in entries(self.config.interpolate())
@@ -173,7 +199,10 @@ class TrainingRun:
 
 
 def train(run: TrainingRun, processes: Processes) -> str:
-    """Train from the beginning, whatever the directory has. Returns why it failed, or an empty string."""
+    """Train a pipeline. Results of an earlier run in the directory are removed.
+
+    RETURNS (str): Reason of a failure, or an empty string.
+    """
     folder, manifest = run.folder, run.manifest()
     for name in (NAME, METRICS_TEST, METRICS_DEV, LOG, OUTPUT):
         (folder / name).unlink(missing_ok=True)
@@ -190,8 +219,8 @@ def train(run: TrainingRun, processes: Processes) -> str:
         return f"training {exit_reason(status, folder)}"
     rows = (folder / LOG).read_text(encoding="utf8").splitlines() if (folder / LOG).is_file() else []
     if not any(SCORE in json.loads(row)["scores"] for row in rows):
-        return f"no {SCORE} in the scores on dev"
-    # The pipeline may be removed to save room; its scores on dev stay.
+        return f"no {SCORE} in the scores on the development set"
+    # Keep the scores in a separate file, since users may remove the pipeline to save disk space.
     meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
     write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
     manifest.finish(MODEL)
@@ -199,34 +228,37 @@ def train(run: TrainingRun, processes: Processes) -> str:
 
 
 def is_trained(run: TrainingRun) -> bool:
-    """Return whether a run is trained and its pipeline is there. Refuses a directory with another training."""
+    """Return whether a run is complete and its pipeline exists.
+
+    Raises a RemedyError if the directory contains a run with another config or other data.
+    """
     before = Manifest.read(run.folder)
     if before is None or MODEL not in before.parts or not (run.folder / MODEL / "meta.json").is_file():
         return False
     changes = before.changes(run.manifest())
     if changes:
-        reason = f"{run.folder}: holds another training ({'; '.join(changes)})"
-        raise RemedyError(reason, "Choose another --output, or delete this one to train again.")
+        reason = f"{run.folder}: contains another training run ({'; '.join(changes)})"
+        raise RemedyError(reason, "Choose another --output, or delete this directory to train again.")
     return True
 
 
 def _as_input(name: str, value: Any) -> Any:
-    """Return the value, or what a manifest keeps of the file or directory that it names."""
+    """Return the manifest entry of a config value: a digest if the value is the path of a file or directory."""
     if not isinstance(value, str | Path) or not str(value):
         return value
     path, sections = Path(value), name.split(".")
     with_folders = sections[0] in _WITH_FOLDERS or sections[-1] == "source"
     try:
         is_input = path.is_file() or (with_folders and path.is_dir())
-    except (OSError, ValueError):  # a text that is no path
+    except (OSError, ValueError):  # The string isn't a valid path, for example because it is too long.
         is_input = False
     return file_input(path) if is_input else str(value)
 
 
 def exit_reason(status: int, folder: Path) -> str:
-    """Describe how a process ended, with its last line."""
+    """Return a description of how a process ended, with the last line of its output."""
     if status < 0:
         return f"was killed by signal {-status}"
     lines = (folder / OUTPUT).read_text(encoding="utf8", errors="replace").splitlines()
     last = next((line.strip() for line in reversed(lines) if line.strip() and not line.startswith("$ ")), "")
-    return f"ended with exit status {status}: {last[:_LONGEST] or 'nothing in its log'}"
+    return f"ended with exit status {status}: {last[:_MAX_MESSAGE] or 'nothing in its log'}"

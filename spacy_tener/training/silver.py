@@ -1,7 +1,8 @@
-"""Silver annotation: raw text with the entities that trained pipelines (teachers) are sure of, for `spacy train`.
+"""Annotate raw text with trained pipelines (silver-standard data), as training data for `spacy train`.
 
-Tokens that the teachers are not sure of have missing annotation: `tener_ner` and spaCy's `ner` learn only from the
-annotation around them.
+Several pipelines (teachers) can annotate a text; their probabilities are averaged. Entities, and tokens outside of
+entities, are kept if they are probable enough. All other tokens get missing annotation, which `tener_ner` and spaCy's
+`ner` support. The command `silver` uses this module.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ from ..pipeline.finding import crf_pipes, known_labels, overlap_groups
 from ..types import EntityOffsets
 
 LOWEST = 0.05
-"""Entities with a lower probability count as not found."""
+"""Entities with a lower probability are ignored."""
 DEFAULT_SURENESS = 0.51
-"""The probability from which annotation is kept, unless more is asked for."""
+"""Default minimum probability of annotation that is kept."""
 
 BATCH = 256
 _SPANS_KEY = "tener_earlier"
@@ -41,10 +42,11 @@ _RESUME_REMEDY = "Delete the directory to annotate everything again, or choose a
 
 @dataclass(frozen=True)
 class Belief:
-    """The probabilities that teachers give the entities of a text.
+    """The probabilities of entities in a text, predicted by one teacher or averaged over several.
 
-    entities (dict[EntityOffsets, float]): The probability of each entity.
-    outside (Probabilities): For each character, the probability that it is in no entity. *Shape:* (characters,)
+    doc (Doc): The text, tokenized by the first teacher.
+    entities (dict[EntityOffsets, float]): Probability of each entity.
+    outside (Probabilities): Probability of each character to be outside of all entities. *Shape:* (characters,)
     """
 
     doc: Doc
@@ -53,7 +55,7 @@ class Belief:
 
 
 def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Belief]:
-    """Yield the mean of the teachers' probabilities for each text, with the first teacher's Doc."""
+    """Yield the mean of all teachers' probabilities for each text."""
     for votes in zip(*(_vote(teacher, texts) for teacher in teachers), strict=True):
         entities: dict[EntityOffsets, float] = defaultdict(float)
         for vote in votes:
@@ -63,9 +65,10 @@ def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Beli
 
 
 def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
-    """Return teacher -> labels that it lacks and others have. It gives their entities the probability 0.
+    """Return the labels that a teacher doesn't have but another teacher has, by the name of the teacher.
 
-    Teachers with a component that finds entities but does not list its labels are left out.
+    Entities with these labels have the probability 0 for this teacher, which lowers the mean. Teachers with a component
+    whose labels are not known, such as one with rules, are left out.
     """
     listed = {name: labels for name, teacher in teachers.items() if (labels := known_labels(teacher)) is not None}
     union = set().union(*listed.values())
@@ -73,17 +76,22 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 
 
 def check_teachers(teachers: Mapping[str, Language]) -> None:
-    """Refuse a teacher without entity labels, which would find nothing."""
+    """Raise a RemedyError if a teacher has no entity labels or predicts nested entities."""
     for name, teacher in teachers.items():
         overlapping = overlap_groups(teacher)
         if overlapping:
-            remedy = "Silver annotation has none within others. Teach a student by the overlay taught, or name another."
-            raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may overlap", remedy)
+            remedy = "Silver-standard data has no nested entities. Use the overlay taught, or another pipeline."
+            raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may be nested", remedy)
         if known_labels(teacher) == set():
-            raise RemedyError(f"{name}: no component has entity labels", "Name a trained pipeline.")
+            raise RemedyError(f"{name}: no component has entity labels", "Use a trained pipeline.")
 
 
 def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
+    """Return the probabilities that one teacher predicts.
+
+    Probabilities come from the last `tener_ner` of the pipeline. They are corrected by the entities of the components
+    before and after it.
+    """
     pipes = crf_pipes(teacher)
     if not pipes:
         return [_certain(doc) for doc in teacher.pipe(map(teacher.tokenizer, texts))]
@@ -107,12 +115,14 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
 
 
 def _correct(belief: Belief, earlier: set[EntityOffsets], later: Sequence[Callable[[Doc], Doc]]) -> None:
-    """Correct the probabilities of a `tener_ner` by what the components before and after it do.
+    """Update the probabilities of a `tener_ner` with the entities of other components. Changes `belief` in place.
 
-    Entities that they set have the probability 1, or that of an earlier `tener_ner`. Those that later ones remove count
-    as not found.
+    Entities of other components get the probability 1, or the probability from an earlier `tener_ner`. Entities that
+    later components remove are removed.
 
-    earlier (set[EntityOffsets]): The entities of earlier components.
+    belief (Belief): Probabilities predicted by the `tener_ner`.
+    earlier (set[EntityOffsets]): Entities set by earlier components.
+    later (Sequence[Callable[[Doc], Doc]]): Components after the `tener_ner`.
     """
     doc = belief.doc
     probabilities = {entity.offsets: entity.probability for entity in read_entities(doc)}
@@ -130,11 +140,14 @@ def _correct(belief: Belief, earlier: set[EntityOffsets], later: Sequence[Callab
 
 
 def _entities(doc: Doc) -> set[EntityOffsets]:
+    """Return the offsets and labels of the entities of a Doc."""
     return {entity.offsets for entity in read_entities(doc)}
 
 
 def _certain(doc: Doc) -> Belief:
-    """Return the probability 1 for the entities of a pipeline that gives none: spaCy's `ner`, rules, an LLM."""
+    """Return the entities of a pipeline that predicts no probabilities, such as spaCy's `ner`, rules or an LLM, with
+    the probability 1.
+    """
     outside = np.ones(len(doc.text))
     for ent in doc.ents:
         outside[ent.start_char : ent.end_char] = 0.0
@@ -143,13 +156,13 @@ def _certain(doc: Doc) -> Belief:
 
 @dataclass(frozen=True)
 class Sureness:
-    """The least probabilities of annotation that is kept.
+    """The minimum probabilities of annotation that is kept.
 
-    The defaults keep what is more likely than not. With a higher one for entities, nearly only tokens outside are
-    kept, and a student learns to find nothing.
+    By default, annotation is kept if it is more probable than not. With a higher minimum for entities only, nearly all
+    kept annotation is outside of entities, so a student learns to predict no entities.
 
-    entity (float): The least probability of an entity.
-    outside (float): The least probability of a token to be outside of entities.
+    entity (float): Minimum probability of an entity.
+    outside (float): Minimum probability of a token to be outside of all entities.
     """
 
     entity: float = DEFAULT_SURENESS
@@ -157,16 +170,20 @@ class Sureness:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if not 0.5 < value <= 1.0:  # two teachers who contradict each other make a mean of 0.5
-                raise RemedyError(f"{name} = {value}", "Give a probability above 0.5 and at most 1.")
+            # If only one of two teachers predicts an entity, the mean is 0.5, which must not count as agreement.
+            if not 0.5 < value <= 1.0:
+                raise RemedyError(f"{name} = {value}", "Use a probability above 0.5 and at most 1.")
 
 
 @dataclass
 class SilverStats:
-    """Counts of texts, tokens and entities in silver annotation.
+    """Numbers of texts, tokens and entities in silver-standard data.
 
-    missing (int): The number of tokens with missing annotation.
-    expected (float): The expected number of entities: the sum of all entities' probabilities.
+    texts (int): Number of texts.
+    tokens (int): Number of tokens.
+    entities (int): Number of entities that were kept.
+    missing (int): Number of tokens with missing annotation.
+    expected (float): Expected number of entities: the sum of all their probabilities.
     """
 
     texts: int = 0
@@ -177,24 +194,28 @@ class SilverStats:
 
     @property
     def is_starved(self) -> bool:
-        """Return whether less than half of the expected entities are kept."""
+        """Return whether less than half of the expected entities were kept."""
         return 2 * self.entities + 1 < self.expected
 
     def add(self, stats: SilverStats) -> None:
+        """Add the numbers of another part."""
         for name, value in asdict(stats).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 def keep_sure(belief: Belief, sure: Sureness) -> Doc:
-    """Annotate the entities and outside tokens that are sure. All other tokens have missing annotation."""
+    """Set the annotation of a Doc to the entities and outside tokens that are probable enough.
+
+    All other tokens get missing annotation.
+    """
     doc = belief.doc
     entities: list[Span] = []
     taken = np.zeros(len(doc), dtype=bool)
-    # The likeliest of overlapping spans is kept.
+    # Of overlapping entities, the most probable one is kept.
     kb_ids = {offsets_of(ent): ent.kb_id_ for ent in doc.ents}
     for entity, probability in sorted(belief.entities.items(), key=itemgetter(1), reverse=True):
         span = doc.char_span(*entity, kb_id=kb_ids.get(entity, "")) if probability >= sure.entity else None
-        # Entities of other teachers may not fit these tokens.
+        # Teachers may tokenize differently. `char_span` returns None if the boundaries are not token boundaries.
         if span is not None and not taken[span.start : span.end].any():
             entities.append(span)
             taken[span.start : span.end] = True
@@ -203,12 +224,12 @@ def keep_sure(belief: Belief, sure: Sureness) -> Doc:
     is_annotated = taken | (outside >= sure.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~is_annotated).tolist()]
     doc.set_ents(entities, missing=missing, default="outside")
-    doc.spans.clear()  # what the teacher found there is not what is kept
+    doc.spans.clear()  # The teacher's own span groups may contain entities that were not kept.
     return doc
 
 
 def silver(teachers: Sequence[Language], records: Iterable[Record], sure: Sureness) -> tuple[list[Doc], SilverStats]:
-    """Return records as Docs with the sure annotation, and counts. `user_data` has the id of a record."""
+    """Annotate records and return them as Docs, with counts. `doc.user_data` contains the id of a record."""
     docs, stats = list[Doc](), SilverStats()
     for batch in minibatch(records, BATCH):
         texts = [record[TEXT_COLUMN] for record in batch]
@@ -224,16 +245,17 @@ def silver(teachers: Sequence[Language], records: Iterable[Record], sure: Surene
 
 
 def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
-    """Return the inputs of silver annotation for the manifest: teachers and texts, identified by their contents."""
+    """Return the manifest entries of teachers and texts, with digests of their contents."""
     weights = [digest(teacher.path) if teacher.path else "" for teacher in teachers]
     return {"teachers": list(map(file_input, names, weights)), "texts": list(map(_as_input, sources))}
 
 
 def _as_input(source: str) -> dict[str, str | None]:
     # Standard input and pipes can be read only once.
+    """Return the manifest entry of a file with texts, or of a stream that can be read only once."""
     if source == STDIN or (Path(source).exists() and not Path(source).is_file()):
         return stream_input("standard input" if source == STDIN else source)
-    with open_file(source):  # raises an error that names a file which cannot be read
+    with open_file(source):  # Raises an error with the path if the file cannot be read.
         return file_input(source)
 
 
@@ -246,12 +268,14 @@ def write_silver(
     settings: Mapping[str, object],
     part_size: int,
 ) -> SilverStats:
-    """Annotate records and write them in parts to a directory, which `spacy train` reads as one corpus.
+    """Annotate records and write them to several `.spacy` files in a directory, which `spacy train` accepts as one
+    corpus.
 
-    The same call resumes a stopped one: it skips written parts.
+    The same call resumes a stopped one: it skips files that are already written.
 
-    settings (Mapping[str, object]): Inputs and settings that the annotation depends on, from `made_of` and others. If
-        the output was made with others, it is refused.
+    settings (Mapping[str, object]): Inputs and settings that the annotation depends on, from `made_of` and others.
+        Raises a RemedyError if the existing output was created with other settings.
+    part_size (int): Maximum number of texts in a file.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_RESUME_REMEDY)

@@ -263,7 +263,7 @@ def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make
     assert parts(tmp_path / "out") == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    with pytest.raises(RemedyError, match=r"holds files \(thesis\.txt\)"):
+    with pytest.raises(RemedyError, match=r"contains files \(thesis\.txt\)"):
         run([archive], tmp_path / "mine")
     with pytest.raises(RemedyError, match="not a directory"):
         run([archive], archive)

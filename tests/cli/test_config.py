@@ -103,13 +103,13 @@ def test_a_file_says_how_it_was_made(tmp_path: Path, overlay) -> None:
 
 def test_an_overlay_is_named_once(overlay) -> None:
     path = overlay("[training]\npatience = 5\n")
-    assert refusal("segment", path, "segment").reason == "Overlays named twice: segment"
+    assert refusal("segment", path, "segment").reason == "Overlays given twice: segment"
 
 
 def test_an_overlay_of_which_a_later_one_leaves_nothing_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^segment: nothing of it is left, as lac replaces it") as raised:
+    with pytest.raises(ConfigError, match=r"^segment: has no effect, since lac replaces it") as raised:
         compose("weibo", ["segment", "lac"])
-    assert raised.value.remedy == "They work in the order lac segment."
+    assert raised.value.remedy == "Use them in the order lac segment."
     assert compose("weibo", ["lac", "segment"])
 
 
@@ -299,7 +299,7 @@ def test_settings_of_what_is_a_plain_value_are_refused() -> None:
 def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs(overlay) -> None:
     error = refusal("grn")
     assert error.reason == "grn: needs paths.word_vectors, which this config does not have"
-    assert error.remedy == "Use it with a config that has it, or add it to the section, as null."
+    assert error.remedy == "Use a config that has it, or add it to the section with the value null."
     path = overlay(f"[{TOK2VEC}]\nk = 1\n")
     assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in refusal(path).reason
 
@@ -312,7 +312,7 @@ def test_an_overlay_that_initializes_what_the_pipeline_has_not_is_refused(overla
     name = next(name for name in overlays if name != "ner")
     error = refusal(*overlays)
     assert error.reason == f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-    assert error.remedy == f"In no order do all of them work, but they do without {overlays[0]} or {overlays[1]}."
+    assert error.remedy == f"They work in no order. Leave out {overlays[0]} or {overlays[1]}."
 
 
 def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
@@ -323,8 +323,8 @@ def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
 @pytest.mark.parametrize(
     ("text", "reason", "remedy"),
     [
-        ("[components.ner.model]\nnO = 3\n", "the config has no component 'ner'", "It has: tener_ner."),
-        ('[components.tagger]\nfactory = "tagger"\n', "'tagger' is not named in nlp.pipeline", '["tener_ner"]'),
+        ("[components.ner.model]\nnO = 3\n", "the config has no component 'ner'", "Its components are: tener_ner."),
+        ('[components.tagger]\nfactory = "tagger"\n', "'tagger' is not in nlp.pipeline", '["tener_ner"]'),
         ("[trainning]\nmax_steps = 3\n", "the config has no section [trainning]", "training"),
         (
             "[training.batcher]\na = ${here.rate}\n",
@@ -342,7 +342,7 @@ def test_what_the_config_lacks_is_told_with_what_it_has(overlay, text: str, reas
 @pytest.mark.parametrize(
     ("text", "reason", "remedy"),
     [
-        ("[training]\nmax_step = 3\n", "spaCy knows no 'training.max_step'", "training.max_steps"),
+        ("[training]\nmax_step = 3\n", "spaCy has no setting 'training.max_step'", "training.max_steps"),
         (f"[{TOK2VEC}]\nwdith = 3\n", f"{TOK2VEC.removeprefix('components.')}.wdith: unexpected argument", ""),
         (f"[{TOK2VEC}]\nwidth = 65\n", "width must be a multiple of heads", ""),
         ('[training]\neval_frequency = "x"\n', "eval_frequency: Input should be a valid integer", ""),
@@ -405,8 +405,8 @@ def config_of_ner(tmp_path: Path) -> Path:
 def test_a_config_of_ner_with_another_factory_is_told_which_lines_to_write(command: str, config_of_ner: Path) -> None:
     ran = run_tener(command, config_of_ner)
     assert ran.code == 1
-    assert "[components.ner] has moves, update_with_oracle_cut_size, model of spaCy's ner" in ran.text
-    assert "Write four lines in place of [components.ner] and [components.ner.model]" in ran.text
+    assert "[components.ner] has the factory tener_ner, but moves, update_with_oracle_cut_size, model of spaCy's ner" in ran.text
+    assert "Replace the sections [components.ner] and [components.ner.model]" in ran.text
     # These four, which from-ner.md shows, make it a config.
     page = (BASE.parent.parent / "docs" / "from-ner.md").read_text(encoding="utf8")
     lines = '[components.ner]\nfactory = "tener_ner"\n\n[components.ner.model]\n'

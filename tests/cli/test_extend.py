@@ -69,7 +69,7 @@ def test_a_label_is_learned_beside_the_others_and_a_finished_training_stays(
     code, text = extend(*command)
     assert (code, "There is nothing to do" in text, len(trained)) == (0, True, 1), text
     code, text = extend(*command[:-1], "training.optimizer.learn_rate=0.02")
-    assert (code, "holds another training" in text, len(trained)) == (1, True, 1), text
+    assert (code, "contains another training run" in text, len(trained)) == (1, True, 1), text
 
 
 def test_texts_say_what_they_are_annotated_for(
@@ -95,14 +95,14 @@ def test_texts_say_what_they_are_annotated_for(
 @pytest.mark.parametrize(
     ("texts", "options", "message"),
     [
-        (NEW[:4], [], "too few new texts: 4 different ones Annotate at least 10, or name others by --dev."),
+        (NEW[:4], [], "too few new texts: 4 without duplicates Annotate at least 10 texts, or pass a development set with --dev."),
         ([("他去了", [])] * 12, [], "no entity is annotated in the new texts"),
         ([(TEXT, [(0, 3, "PER")])] * 12, [], "has all labels of the new texts: PER"),
-        ([("He went to Paris", [(11, 16, "CITY")])] * 12, [], "the new texts are in another language (en)"),
+        ([("He went to Paris", [(11, 16, "CITY")])] * 12, [], "the new texts have another language (en)"),
         (
             [*NEW, ("北京", [(0, 2, "CITY")])],
             ["--labels", "VERB"],
-            "the new texts have labels beside VERB: CITY Name them",
+            "the new texts have other labels than VERB: CITY Add them",
         ),
         (
             [*NEW, (TEXT, [(0, 3, "PER")])],
@@ -110,7 +110,7 @@ def test_texts_say_what_they_are_annotated_for(
             "labels beside VERB: PER Name them",
         ),
         (NEW, ["--labels", "VERB,NOUN"], "no entity in the new texts has the label NOUN"),
-        (NEW, ["--rename", "NONE=A"], "has no label NONE to rename It has: "),
+        (NEW, ["--rename", "NONE=A"], "has no label NONE to rename Use one of: "),
         (NEW, ["--rename", "PER=ORG"], "two labels of"),
         (NEW, ["--rename", "PER"], "--rename PER: not two labels"),
         (NEW, ["--rename", "PER= "], "--rename PER=: not two labels"),
@@ -146,4 +146,4 @@ def test_a_pipeline_for_entities_within_entities_is_not_extended(new: Path, tmp_
     nlp.add_pipe("tener_ner", config={"model": model, "spans_key": "sc"}).add_label("PER")  # type: ignore[attr-defined]
     nlp.to_disk(tmp_path / "nested")
     code, text = extend(tmp_path / "nested", new, "-o", tmp_path / "out")
-    assert (code, "finds entities within entities, and cannot be extended" in text) == (1, True), text
+    assert (code, "predicts nested entities and cannot be extended" in text) == (1, True), text

@@ -79,7 +79,7 @@ def test_a_finished_training_is_known_and_another_one_in_its_place_refused(
     changed = config.copy()
     changed["training"]["max_steps"] = 77
     with pytest.raises(
-        RemedyError, match=r"run: holds another training \(training\.max_steps.*\)\. Choose another --output"
+        RemedyError, match=r"run: contains another training run \(training\.max_steps.*\)\. Choose another --output"
     ):
         is_trained(TrainingRun("run", tmp_path / "run", changed))
     (tmp_path / "run" / "model-best" / "meta.json").unlink()
@@ -111,7 +111,7 @@ def test_what_a_process_prints_is_passed_on(trained: Train, tmp_path: Path) -> N
         ),
         ("import os; os.kill(os.getpid(), 9)", "training was killed by signal 9"),
         ("raise SystemExit(3)", "training ended with exit status 3: nothing in its log"),
-        ("pass", "no ents_f in the scores on dev"),
+        ("pass", "no ents_f in the scores on the development set"),
     ],
 )
 def test_every_end_without_a_score_has_a_reason_and_its_log(

@@ -135,7 +135,7 @@ def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
     nlp.to_disk(tmp_path / "unlabelled")
     code, output = run(tmp_path / "unlabelled")
     assert code
-    assert "unlabelled: no component has entity labels Name a trained pipeline." in output
+    assert "unlabelled: no component has entity labels Use a trained pipeline." in output
     code, output = run(tmp_path / "blank")
     assert code == 0
     assert f"No component is known to set entities: {tmp_path / 'blank'}" in output
@@ -178,7 +178,7 @@ def test_a_teacher_that_does_not_tell_its_labels_is_not_compared(trained):
 @pytest.mark.parametrize("value", [0.5, 1.1, float("nan")])
 def test_what_is_no_probability_above_a_half_is_refused(value):
     for name in ("entity", "outside"):
-        with pytest.raises(RemedyError, match=rf"{name} = {value}. Give a probability above 0.5"):
+        with pytest.raises(RemedyError, match=rf"{name} = {value}. Use a probability above 0.5"):
             Sureness(**{name: value})
 
 

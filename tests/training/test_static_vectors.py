@@ -183,7 +183,7 @@ def test_the_same_words_are_read_by_one_process_at_a_time(tmp_path: Path) -> Non
     ("words", "width", "message"),
     [
         ([], 4, "There are no words"),
-        (WORDS[:3], 4, "3 words with 16 features have no 4 principal components"),
+        (WORDS[:3], 4, "3 words with 16 dimensions have fewer than 4 components"),
         (WORDS, 17, f"12 words with {WIDTH} features have no 17"),
     ],
 )
@@ -203,5 +203,5 @@ def test_what_is_no_encoder_and_layers_and_outputs_that_it_lacks_are_refused(ber
     path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
     with pytest.raises(RemedyError, match="has no output 'layer 4'"):
         WordEncoder(str(path), [], ["layer 4"])
-    with pytest.raises(RemedyError, match=r"mask.*(differ in width|Name an output with a row of features)"):
+    with pytest.raises(RemedyError, match=r"mask.*(have different widths|Name an output with a row of features)"):
         WordEncoder(str(path), [], ["states", "mask"])

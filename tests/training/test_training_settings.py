@@ -17,7 +17,7 @@ from spacy_tener.cli._common import write_pipeline
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.export.onnx_model import export_model
 from spacy_tener.review.suspected_errors import cross_validation, fold_run
-from spacy_tener.training.extending import RATE, plan_extension
+from spacy_tener.training.extending import RATE_FACTOR, plan_extension
 
 OTHERS: dict[str, Any] = {
     "dropout": 0.3,
@@ -104,7 +104,7 @@ def test_extend_keeps_all_settings_but_those_that_it_is_about(tmp_path: Path) ->
     extension = plan_extension(str(tmp_path / "model"), nlp, None, [NEW], [], {})
     training = extension.config(tmp_path, 40)["training"]
     assert {key: training[key] for key in REPLACED} == REPLACED
-    assert training["optimizer"]["learn_rate"] == RATE * 0.01
+    assert training["optimizer"]["learn_rate"] == RATE_FACTOR * 0.01
     # Those of other components would be columns of zeros.
     weights = {name: weight for name, weight in training["score_weights"].items() if weight is not None}
     assert weights == {"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0}
