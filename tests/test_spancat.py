@@ -173,5 +173,5 @@ def test_annotation_in_part_is_warned_of_where_a_spancat_is_to_learn_it(tmp_path
         (tmp_path / "in.jsonl").write_text(json.dumps({"text": TEXT, "spans": spans, "answer": "accept"}))
         ran = run_tener("convert", tmp_path / "in.jsonl", "-o", tmp_path / "out.spacy", "--overlap", "spans", "--force")
         assert ran.code == 0
-        said[answer] = "spancat learns that no entity is in the 2 tokens without annotation" in ran.text
+        said[answer] = "spancat treats 2 tokens with missing annotation" in ran.text
     assert said == {"accept": False, "reject": True}

@@ -13,7 +13,7 @@ def test_a_place_that_cannot_be_written_is_named(words: str, tmp_path: Path) -> 
     (tmp_path / "folder.png").mkdir()
     ran = run_research(*words.split(), "--output", tmp_path / "folder.png")
     assert ran.code == 1
-    assert "is a directory Name a file." in ran.text
+    assert "is a directory Use the path of a file." in ran.text
 
 
 def test_a_gpu_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

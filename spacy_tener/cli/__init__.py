@@ -1,6 +1,7 @@
-"""`python -m spacy tener ...`: the group of commands. Each command's module is imported when the command is used.
+"""The commands of `python -m spacy tener`, one module for each command.
 
-spaCy imports this module, by its entry point `spacy_cli`, before every command of its own, so it must be fast.
+spaCy imports this module at the start of all its commands, through the entry point `spacy_cli`. To keep them fast, the
+module of a command is imported only when the command is called.
 """
 
 from __future__ import annotations
@@ -30,17 +31,19 @@ COMMANDS = (
     "annotate",
     "serve",
 )
-"""In the order of the help. A command's module has its name."""
+"""Names of the commands in the order of `--help`. Each name is the name of a module, with `-` for `_`."""
 
 
 class LazyGroup(TyperGroup):
-    """A group that lists its commands by name, and imports the module of one when it is used."""
+    """A group of commands whose modules are imported on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands without importing them."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # All modules for an unknown name, so that typer can suggest a similar one.
+        # For an unknown name, all modules are imported, so that typer can suggest similar commands.
+        """Import and return a command."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             import_module(f"{__package__}.{name.replace('-', '_')}")
         group: Any = get_command(tener_cli)

@@ -1,4 +1,4 @@
-"""Errors and messages of the commands, and the checks that several of them make."""
+"""Helpers of the commands: error handling, messages, loading of pipelines, and checks of paths and options."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from . import tener_cli
 
 WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
-INTERRUPTED = 130  # the exit status that shells give a command ended by Ctrl-C
-OVERWRITE = "Choose another name, or overwrite it by --force."
-_RESTORE = "Restore it from a copy, or train the pipeline again."
+INTERRUPTED = 130  # Exit status of a command that was stopped by Ctrl-C, as in shells.
+OVERWRITE = "Choose another path, or add --force to overwrite it."
+_RESTORE = "Restore it from a backup, or train the pipeline again."
 _SHOWN = 10
 
 
 class CommandLineError(RemedyError):
-    """Error in a command line, whatever the files hold that it names."""
+    """An error in the command line itself, independent of the contents of files. The exit status is 2."""
 
 
 @contextmanager
 def of_command_line() -> Iterator[None]:
-    """Take errors of the settings that a command line gives as errors of the command line."""
+    """Convert RemedyErrors in the block to CommandLineErrors."""
     try:
         yield
     except RemedyError as error:
@@ -50,11 +50,12 @@ def of_command_line() -> Iterator[None]:
 
 
 class Messages(Printer):
-    """wasabi's Printer, but a list below a title keeps its lines, which wasabi wraps into one paragraph."""
+    """wasabi's printer, which keeps the line breaks in the text below a title instead of joining the lines."""
 
     def text(  # type: ignore[override]
         self, title: Any = "", text: Any = "", *, spaced: bool = False, exits: int | None = None, **options: Any
     ) -> None:
+        """Print a title and a text. See wasabi's `Printer.text` for the arguments."""
         if options.pop("show", True):
             heading = super().text(title, no_print=True, **options)
             printed = "\n".join([heading, *(util.wrap(line, indent=0) for line in str(text).splitlines())])
@@ -63,7 +64,10 @@ class Messages(Printer):
             sys.exit(exits)
 
     def warn_list(self, title: str, items: Sequence[object], *, most: int = _SHOWN) -> None:
-        """Warn of a list, with its length after the title. An empty list prints nothing."""
+        """Print a warning with a list of items and their number. An empty list prints nothing.
+
+        most (int): Maximum number of items to print.
+        """
         if items:
             lines = [str(item) for item in items[:most]]
             if len(items) > most:
@@ -77,11 +81,16 @@ msg = Messages()
 def command(
     name: str, *, stopped: str = "", prints_result: bool = False, group: typer.Typer = tener_cli, **settings: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds a command to a group. A RemedyError ends the command with its reason and remedy.
+    """Return a decorator that adds a function to a group as a command.
 
-    stopped (str): The message after Ctrl-C.
-    prints_result (bool): The function returns a text for standard output and an exit status, and its messages go to
-        standard error.
+    Errors with a remedy are printed without a traceback and end the command with exit status 1 or 2.
+
+    name (str): Name of the command.
+    stopped (str): Message if the command is stopped by Ctrl-C.
+    prints_result (bool): Whether the function returns a text for standard output and an exit status. Messages are then
+        printed to standard error, so that the output can be piped.
+    group (typer.Typer): Group of commands.
+    **settings (Any): Arguments for typer's `command`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -101,6 +110,7 @@ def command(
 
 
 def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: str) -> Any:
+    """Call the function of a command, and convert its errors to messages and exit statuses."""
     try:
         spacy_cli.import_code(arguments.get("code"))
         return function(**arguments)
@@ -118,20 +128,21 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
 
 
 def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
-    """Use a GPU, or with -1 the CPU, and print which."""
+    """Use a GPU, or the CPU if the id is -1, and print which one is used."""
     use_gpu(gpu_id)
     spacy_cli.setup_gpu(gpu_id, silent=silent)
 
 
 def load_pipeline(name: str) -> Language:
-    """Load a pipeline by its package's name or its directory."""
+    """Load a pipeline from a directory or an installed package. Raises a RemedyError if it is missing or damaged."""
     try:
         return spacy.load(name)
     except OSError as error:
         best = Path(name, "model-best")
-        remedy = f"It is in {best}." if best.is_dir() else "Name a pipeline that is installed, or its directory."
+        remedy = f"Use {best}." if best.is_dir() else "Use the directory of a pipeline, or an installed package."
         raise RemedyError(f"{name}: {message_of(error)}", remedy) from error
     except Exception:
+        # The errors of spaCy don't name damaged files. Parse the likely ones again, with errors that do.
         if Path(name).is_dir():
             read_json(Path(name, "meta.json"), _RESTORE)
             read_trained_config(Path(name, CONFIG))
@@ -140,7 +151,7 @@ def load_pipeline(name: str) -> Language:
 
 
 def _check_strings(path: Path) -> None:
-    """Refuse a pipeline's strings that are damaged: spaCy's error does not name the file."""
+    """Raise a RemedyError if the file with the strings of a pipeline's vocabulary is damaged."""
     try:
         if path.is_file():
             json.loads(path.read_text(encoding="utf8"))
@@ -149,72 +160,91 @@ def _check_strings(path: Path) -> None:
 
 
 def is_spacy_error(error: Exception) -> bool:
-    """Return whether an error is one of spaCy's, which have numbers."""
+    """Return whether an error is raised by spaCy. Its messages begin with a code such as [E050]."""
     return str(error).startswith("[E")
 
 
 def message_of(error: Exception) -> str:
-    """Return the message of an error, without the number that spaCy's errors have."""
+    """Return the message of an error without spaCy's error code and without a full stop."""
     return (str(error).partition("] ")[2] if is_spacy_error(error) else str(error)).removesuffix(".")
 
 
 def check_file(path: Path | None, force: bool) -> None:
-    """Refuse a file that exists, without --force, or cannot be written, before anything is computed. None passes."""
+    """Raise a RemedyError if an output file cannot be written, before a command does any work.
+
+    path (Path | None): Path of the output. None is valid.
+    force (bool): Allow existing files.
+    """
     if path is None:
         return
-    if path.exists() and not path.is_file():  # a device would give its place to a file
-        raise RemedyError(f"{path}: is {'a directory' if path.is_dir() else 'no regular file'}", "Name a file.")
+    if path.exists() and not path.is_file():  # Atomic writing would replace a device with a file.
+        raise RemedyError(
+            f"{path}: is {'a directory' if path.is_dir() else 'not a regular file'}", "Use the path of a file."
+        )
     if path.exists() and not force:
         raise RemedyError(f"{path}: exists already", OVERWRITE)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         reason = "not writable" if above.is_dir() else "not a directory"
-        raise RemedyError(f"{path}: cannot be written, as {above} is {reason}", "Choose another place.")
+        raise RemedyError(f"{path}: cannot be written, because {above} is {reason}", "Choose another path.")
 
 
 def check_new(output: Path, force: bool) -> None:
-    """Refuse an existing output, before anything is computed. With `force` a pipeline may be there."""
+    """Raise a RemedyError if the output directory of a pipeline exists, before a command does any work.
+
+    force (bool): Allow an existing pipeline, but no other directory.
+    """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     if not (output / "meta.json").is_file():
-        raise RemedyError(f"--output {output}: exists already, and is no pipeline", "Name a new directory.")
+        raise RemedyError(f"--output {output}: exists already and isn't a pipeline", "Use a new directory.")
     if not force:
-        raise RemedyError(f"--output {output}: exists already", "Name a new directory, or overwrite it by --force.")
+        raise RemedyError(f"--output {output}: exists already", "Use a new directory, or add --force to overwrite it.")
 
 
 def write_pipeline(nlp: Language, output: Path) -> None:
-    """Write a pipeline to a directory, atomically."""
+    """Write a pipeline to a directory atomically."""
     with replaced(output) as folder:
         nlp.to_disk(folder)
 
 
 def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
-    """Return the texts of files and directories, of which there must be one."""
+    """Yield the texts of files and directories. Raises a RemedyError if there are none."""
     return (record[TEXT_COLUMN] for record in not_empty(stream_records(find_texts(inputs)[0]), inputs))
 
 
 def not_empty(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
-    """Return the records of inputs; raise if there is none. The first one is read at once."""
+    """Return the records. Raises a RemedyError if there are none. The first record is read immediately.
+
+    inputs (Sequence[str]): Paths of the inputs, for the message.
+    """
     first = next(records, None)
     if first is None:
-        raise RemedyError(f"{', '.join(inputs)}: there is no text", "Give files with a text on each line.")
+        raise RemedyError(f"{', '.join(inputs)}: there is no text", "Use files with one text on each line.")
     return chain([first], records)
 
 
 def names(text: str) -> list[str]:
-    """Return the names between commas, each once."""
+    """Split a string at commas, and return the distinct names."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
-    """Refuse those of some arguments of a command that are on its command line, where they would do nothing."""
+    """Raise a CommandLineError if options are used in the command line that have no effect there.
+
+    arguments (Sequence[str]): Names of the arguments of the command's function.
+    why (str): Reason why the options have no effect.
+    """
     options = options_in_use(ctx, arguments)
     if options:
         raise CommandLineError(f"{', '.join(options)}: {why}", remedy)
 
 
 def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
-    """Return those of some arguments of a command that are on its command line, as options."""
+    """Return the names of those options that are used in the command line.
+
+    arguments (Collection[str]): Names of the arguments of the command's function.
+    """
     return [
         parameter.opts[0]
         for parameter in ctx.command.params

@@ -1,4 +1,4 @@
-"""`spacy tener calibrate`: probabilities that are right as often as they say."""
+"""The command `calibrate`, which calibrates the probabilities of a pipeline on annotated texts."""
 
 from __future__ import annotations
 
@@ -29,30 +29,33 @@ from ._common import check_new, command, load_pipeline, msg, refuse_options, set
 def calibrate_cli(
     ctx: typer.Context,
     model: options.Model,
-    data: Annotated[Path, typer.Argument(help="Annotated texts that the model was not trained on: .spacy")],
-    output: Annotated[Path, options.output("a new directory, or MODEL itself with --force")],
-    test: Annotated[Path | None, typer.Option("--test", help="Other texts to check the result on")] = None,
-    precision: Annotated[
-        float | None, options.share("--precision", "Set thresholds that keep this share of right entities")
+    data: Annotated[Path, typer.Argument(help="Annotated texts (.spacy) that the pipeline was not trained on")],
+    output: Annotated[Path, options.output("a new directory, or MODEL with --force")],
+    test: Annotated[
+        Path | None, typer.Option("--test", help="Other annotated texts, to evaluate the calibration")
     ] = None,
-    confidence: Annotated[float, options.share("--confidence", "Confidence that --precision is kept")] = 0.9,
+    precision: Annotated[
+        float | None, options.share("--precision", "Minimum precision of entities above thresholds, which are set")
+    ] = None,
+    confidence: Annotated[float, options.share("--confidence", "Confidence level of --precision")] = 0.9,
     component: options.Component = None,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """
-    Calibrate probabilities on annotated texts.
+    """Calibrate probabilities on annotated texts.
 
-    Fits the temperature of the CRF, so that of the entities given 0.8, eight in ten are right. The best reading of a
-    text stays the same; earlier thresholds are removed. Prints the expected calibration error (ECE) before and after,
-    on --test, or on the texts themselves by cross-validation. With --precision 0.9, sets the thresholds above which
-    nine in ten are right: for each label or group of labels, with the --confidence asked for, on texts like these. A
-    label that cannot keep the precision keeps its threshold. Needs scipy, of the extra train.
+    Fits the temperature of the CRF, so that, for example, 80 % of the entities with the probability 0.8 are correct.
+    The most probable label sequence of a text doesn't change. Existing thresholds are removed. Prints the expected
+    calibration error (ECE) before and after, on --test or by cross-validation on DATA.
+
+    With --precision 0.9, also sets the lowest thresholds above which 90 % of the entities are correct, for each label
+    or group of labels, at the confidence level of --confidence and for similar texts. Labels that cannot reach this
+    precision keep their threshold. Requires scipy (extra `train`).
     """
     check_new(output, force)
     if precision is None:
-        refuse_options(ctx, ["confidence"], "there are no thresholds to be sure of", "Ask for some by --precision 0.9.")
+        refuse_options(ctx, ["confidence"], "no thresholds are set", "Add --precision 0.9 to set thresholds.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     pipe = find_crf_pipe(nlp, component)
@@ -62,9 +65,9 @@ def calibrate_cli(
     temperature = fit_temperature(outcomes)
     changes: dict[str, Any] = {"temperature": temperature}
     found = counted(outcomes.right.size, "entity", "entities")
-    msg.info(f"{found} found, {int(outcomes.right.sum())} right")
+    msg.info(f"{found} predicted, {int(outcomes.right.sum())} correct")
     msg.text(f"Temperature {temperature:.2f}")
-    # Probabilities of texts that the temperature was not fitted to.
+    # Evaluate on texts that the temperature was not fitted to.
     shown = tested or outcomes
     after = tested.probabilities(temperature) if tested else cross_validate(outcomes)
     series: Series = {"before": (shown.probabilities(pipe.temperature), shown.right), "after": (after, shown.right)}
@@ -76,16 +79,17 @@ def calibrate_cli(
         if tested is not None:
             is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
             right = _share(int(tested.right[is_kept].sum()), int(is_kept.sum()))
-            msg.info(f"On test: {int(is_kept.sum())} of {is_kept.size} kept, {right} right")
+            msg.info(f"On the test set: {int(is_kept.sum())} of {is_kept.size} above the threshold, {right} correct")
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0
-        msg.warn("Earlier thresholds are removed: the probabilities changed", "Set new ones by --precision.")
+        msg.warn("The thresholds are removed, since the probabilities changed", "Set new thresholds with --precision.")
     pipe.cfg.update(changes)
     write_pipeline(nlp, output)
     msg.good(f"Saved to {output}")
 
 
 def _print_errors(series: Series, source: str) -> None:
+    """Print the calibration errors in a table."""
     rows = []
     for title, pair in series.items():
         error = errors(*pair)
@@ -96,6 +100,7 @@ def _print_errors(series: Series, source: str) -> None:
 def _print_thresholds(
     fitted: Sequence[Threshold], thresholds: Mapping[str, float], precision: float, confidence: float
 ) -> None:
+    """Print the thresholds in a table, and warn about labels without one."""
     rows = [
         (
             group.labels[0] if len(group.labels) == 1 else f"{len(group.labels)} others",
@@ -105,16 +110,17 @@ def _print_thresholds(
         )
         for group in fitted
     ]
-    msg.table(rows, header=("Label", "Threshold", "Kept", "Right"), aligns=("l", *"rrr"), divider=True)
+    msg.table(rows, header=("Label", "Threshold", "Kept", "Correct"), aligns=("l", *"rrr"), divider=True)
     unmet = [f"{label} ({thresholds[label]:g})" for group in fitted if group.value is None for label in group.labels]
     if unmet:
         msg.warn(
-            f"Too few entities, or too few right, for a precision of {precision}. These labels keep their thresholds: "
+            f"Too few entities, or too few correct ones, for a precision of {precision}. Labels that keep their thresholds: "
             + ", ".join(unmet),
-            "Annotate more texts, or ask for a lower precision.",
+            "Annotate more texts, or use a lower precision.",
         )
-    msg.info(f"On texts like these, with a confidence of {confidence}, at least {precision} of each row's are right")
+    msg.info(f"On similar texts, the precision of each row is at least {precision}, with a confidence of {confidence}")
 
 
 def _share(count: int, total: int) -> str:
+    """Return the fraction of `count` in `total` as a string."""
     return f"{count / total:.3f}" if total else "-"

@@ -1,4 +1,4 @@
-"""`spacy tener config`: a config from a base, overlays and settings."""
+"""The command `config`, which composes a training config from a corpus config, overlays and settings."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from ._common import check_file, command, msg, refuse_options
 @command("config", prints_result=True)
 def config_cli(
     ctx: typer.Context,
-    base: Annotated[str | None, typer.Argument(help="Config: a name from the package, as weibo, or a path")] = None,
+    base: Annotated[str | None, typer.Argument(help="Config: a name such as weibo, or a path")] = None,
     overlays: options.Overlays = None,
     settings: options.Settings = None,
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
     force: options.Force = False,
 ) -> tuple[str, int]:
-    """
-    Compose a config from a base, overlays and settings.
+    """Compose a training config from a base config, overlays and settings.
 
-    Without arguments, says which configs and overlays there are, and which to take when.
+    Without arguments, lists the available configs and overlays, and explains when to use which.
 
-    Writes a complete and validated config for `spacy train`, and keeps variables such as ${paths.train}. Configs of the
-    package are given by name, as in `tener config weibo flat-atssa`; your own files by path.
+    Writes a complete and validated config for `spacy train`, and keeps variables such as ${paths.train}. Refer to
+    configs of the package by name, as in `tener config weibo flat-atssa`, and to your own files by path.
 
-    Later files override earlier ones. A section with another registered function (@architectures, ...) or factory
-    replaces the whole section; any other section is merged key by key. Nothing else removes a key: set it to `null`, or
-    remove a component by an nlp.pipeline without it. Overlays may leave out empty parent sections.
+    Later files override earlier ones. If a section has another registered function (@architectures, ...) or factory, it
+    replaces the whole section. All other sections are merged key by key. Nothing else removes a key: to disable a
+    setting, set it to `null`, and to remove a component, set nlp.pipeline without it. Overlays may leave out headers of
+    empty parent sections.
 
-    --set takes only keys that the filled config has. A dictionary replaces the one that is there.
+    --set only accepts keys of the filled config. A dictionary replaces the present one.
     """
     if base is None:
-        why, remedy = "there is no config to compose", "Name one first, as in `tener config weibo`."
+        why, remedy = "there is no config to compose", "Add its name, as in `tener config weibo`."
         refuse_options(ctx, ["settings", "output", "force"], why, remedy)
         return described(), 0
     if output is None:
-        refuse_options(ctx, ["force"], "there is no file to overwrite", "Name one by --output.")
+        refuse_options(ctx, ["force"], "there is no file to overwrite", "Add --output.")
     overlays, settings = overlays or [], settings or []
     check_file(output, force)
     config = compose(base, overlays, settings)
@@ -58,17 +58,18 @@ def config_cli(
 
 
 def described() -> str:
-    """Return what the configs and overlays of the package say of themselves, systems first."""
+    """Return the descriptions of all configs and overlays in the package, systems first."""
     chosen = systems()
     features = [name for name in names_in(OVERLAYS) if name not in chosen]
-    parts = ["Configs, of corpora: the first word of a command line, as in `tener config weibo flat vectors`"]
+    parts = ["Configs for corpora, the first argument of the command, as in `tener config weibo flat vectors`"]
     bases = names_in(BASES)
     width = max(map(len, bases))
     parts.append("\n".join(f"{name:<{width}} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in bases))
-    parts += ["Systems: one of these overlays after the config", *map(_entry, chosen)]
-    parts += ["More overlays, laid on a system", *map(_entry, features)]
+    parts += ["Systems: add one of these overlays after the config", *map(_entry, chosen)]
+    parts += ["Features: add any of these overlays after a system", *map(_entry, features)]
     return "\n\n".join(parts) + "\n"
 
 
 def _entry(overlay: str) -> str:
+    """Return the name of an overlay with its indented description."""
     return f"{overlay}\n{indent(description(OVERLAYS / f'{overlay}.cfg'), '    ')}"

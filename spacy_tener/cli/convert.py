@@ -1,4 +1,4 @@
-"""`spacy tener convert`: .spacy files from NER corpora."""
+"""The command `convert`, which converts annotated corpora to `.spacy` files."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from ._common import (
     options_in_use,
 )
 
-_COLUMN_HELP = "Column of the {}, counted from 1, or from -1 for the last"
+_COLUMN_HELP = "Number of the column with the {}, from 1, or from -1 for the last"
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
-# The formats of those options that are not for all of them.
+# The formats that an option applies to, for options that don't apply to all formats.
 _USED_BY = {
     "overlap": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,
@@ -41,40 +41,41 @@ _USED_BY = {
 def convert_cli(
     ctx: typer.Context,
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
-    output: Annotated[Path, options.output("a directory, or a .spacy file where there is one input")],
+    output: Annotated[Path, options.output("a directory, or a .spacy file for a single input")],
     format: Annotated[str, options.choice(("--from",), "Format of the inputs", ("auto", *CORPUS_FORMATS))] = "auto",
     lang: Annotated[str, options.lang("auto detects Chinese and English by their letters", auto=True)] = "auto",
     scheme: Annotated[
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
     ] = "auto",
-    overlap: Annotated[str, options.choice(("--overlap",), "What to do where JSON spans overlap", OVERLAPS)] = "error",
+    overlap: Annotated[str, options.choice(("--overlap",), "What to do if JSON spans overlap", OVERLAPS)] = "error",
     texts: Annotated[
-        str, typer.Option(help="Texts to read: names of those in tasks of Label Studio (default: all with entities)")
+        str, typer.Option(help="Keys of texts in Label Studio tasks (default: all texts with entities)")
     ] = "",
     encoding: options.Encoding = "utf-8",
     token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
     tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
-    tag_names: Annotated[str, typer.Option(help="Names of numbered tags in their order, as in O,B-PER,I-PER")] = "",
+    tag_names: Annotated[
+        str, typer.Option(help="Names of tags that are stored as numbers, such as O,B-PER,I-PER")
+    ] = "",
     force: options.Force = False,
 ) -> None:
-    """
-    Convert NER corpora to .spacy files, one for each input.
+    """Convert annotated corpora to .spacy files, one for each input.
 
-    Reads `token ... TAG` columns (CoNLL-2003 with -DOCSTART-, one character a line, Weibo NER) with tags in BMES,
-    BIOES, BILOU, IOB1 or IOB2, and the white space between tokens from `# text = ` lines, as in CoNLL-U;
-    JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, spaCy 2's training data), or with
-    tokens (Hugging Face). Any of it plain, .gz, .bz2 or .xz. An output is named after its input without the endings
-    that name a format (train.char.bmes makes train.spacy, x.train makes x.train.spacy).
+    Supports columns (`token ... TAG`: CoNLL-2003 with -DOCSTART-, one character per line, Weibo NER) with tags in BMES,
+    BIOES, BILOU, IOB1 or IOB2; the whitespace between tokens is restored from `# text = ` lines, as in CoNLL-U.
+    Supports JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, training data of spaCy 2) or
+    with tokens (Hugging Face). All of these may be compressed (.gz, .bz2, .xz). An output is named after its input
+    without the suffixes of formats (train.char.bmes becomes train.spacy, x.train becomes x.train.spacy).
 
-    Spans that were accepted or rejected one by one (Prodigy's binary answers) are entities, or spans known to be wrong
-    (`doc.spans["incorrect_spans"]`), in texts with missing annotation elsewhere. Of several annotations of a text in
-    Label Studio, the ground truth is read, or else the first.
+    If spans were accepted or rejected one by one (Prodigy's binary answers), accepted spans become entities, rejected
+    spans become negative examples (`doc.spans["incorrect_spans"]`), and all other tokens get missing annotation. If a
+    text was annotated several times in Label Studio, the ground truth is used, or else the first annotation.
 
-    Tags that are invalid after the tag before them are read as conlleval reads them (an I-X after O or after another
-    type begins an entity). These and all other corrections are counted and reported.
+    Tags that are not valid after the preceding tag are interpreted as in conlleval: I-X after O or after another type
+    begins an entity. These and all other corrections are counted and reported.
 
-    Where entities overlap, --overlap longest keeps the longest, and --overlap spans all, in `doc.spans["sc"]` for the
-    overlay `nested`; `doc.ents` has the longest.
+    If entities overlap, --overlap longest keeps the longest. --overlap spans stores all of them in `doc.spans["sc"]`,
+    for the overlay `nested`; `doc.ents` contains the longest.
     """
     with of_command_line():
         reading = CorpusOptions(
@@ -99,30 +100,32 @@ def convert_cli(
         _print_conversion(report, detected=lang == "auto")
         if overlap == "spans" and report.missing:
             msg.warn(
-                f"A spancat learns that no entity is in the {counted(report.missing, 'token')} without annotation",
-                "Train with the overlay nested, or annotate these texts completely.",
+                f"A spancat treats {counted(report.missing, 'token')} with missing annotation as outside of entities",
+                "Train with the overlay `nested`, or annotate these texts completely.",
             )
         incorrect += report.incorrect
     _warn_of_unused(ctx, formats, overlap)
     if incorrect:
-        msg.info("To learn from the spans known to be wrong", f"--components.tener_ner.incorrect_spans_key {INCORRECT}")
+        msg.info(
+            "To use the rejected spans in training, add", f"--components.tener_ner.incorrect_spans_key {INCORRECT}"
+        )
 
 
 def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None:
-    """Warn of options that none of the formats that were read has a use for."""
+    """Warn about options that don't apply to any of the converted formats."""
     for name, readers in _USED_BY.items():
         if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
             for option in options_in_use(ctx, [name]):
-                remedy = f"It is for {', '.join(readers)}, not for {', '.join(sorted(formats))}."
-                msg.warn(f"{option} did nothing", remedy)
+                remedy = f"It applies to {', '.join(readers)}, not to {', '.join(sorted(formats))}."
+                msg.warn(f"{option} had no effect", remedy)
 
 
 def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
-    """Print the counts of a conversion, and the corrections made to the corpus."""
+    """Print the counts of a conversion, and the corrections of the corpus."""
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
         if detected:
-            msg.info(f"Language: {report.lang}, by its letters (name another with --lang)")
+            msg.info(f"Language: {report.lang}, detected by its letters (use --lang to change it)")
         msg.table(_counts(report), aligns=("l", "r"))
     else:
         msg.info(f"{report.source}: nothing to write")
@@ -133,11 +136,12 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
 
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
+    """Return the rows of the table with counts."""
     counts = {
         "Docs written": report.docs,
         "Tokens": report.tokens,
-        "Tokens without annotation": report.missing,
-        **({"Spans known to be wrong": report.incorrect} if report.incorrect else {}),
+        "Tokens with missing annotation": report.missing,
+        **({"Rejected spans": report.incorrect} if report.incorrect else {}),
         "Entities": report.entities,
         **({"Entities that overlap a longer one": report.overlapping} if report.overlapping else {}),
         **{f"  {label}": count for label, count in sorted(report.labels.items())},

@@ -1,4 +1,4 @@
-"""`spacy tener debug-data`: spaCy's check of training data, for `tener_ner` too."""
+"""The command `debug-data`, which checks training data with spaCy's command and supports `tener_ner`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from ._common import (
     msg,
 )
 
-_NAME_CORPORA = "Name the corpora, as in --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
-_NOT_COUNTED = "spaCy's report, which follows, counts them as 0 missing values."
+_NAME_CORPORA = "Set the paths, for example --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
+_NOT_COUNTED = "The following report of spaCy doesn't count them as missing values."
 
 
 @command("debug-data", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def debug_data_cli(
     ctx: typer.Context,
-    config_path: Annotated[Path, typer.Argument(help="Config file; - for standard input")],
+    config_path: Annotated[Path, typer.Argument(help="Config file, or - for standard input")],
     code: Annotated[
         Path | None,
         typer.Option(
@@ -49,11 +49,10 @@ def debug_data_cli(
     verbose: Annotated[bool, typer.Option("--verbose", "-V", help="Print additional explanations")] = False,
     no_format: Annotated[bool, typer.Option("--no-format", "-NF", help="Print without colours")] = False,
 ) -> None:
-    """
-    Check training data and its entities with `spacy debug data`.
+    """Check training data and its entities with `spacy debug data`.
 
-    spaCy's command reports on entities for the factory `ner` only; this one does so for `tener_ner` too. Options are
-    the same, and so are overrides of the config, as in --paths.train corpus/train.spacy.
+    spaCy's command reports on entities only if a component has the factory `ner`. This command also supports
+    `tener_ner`. It has the same options, and accepts overrides of the config, as in --paths.train corpus/train.spacy.
     """
     try:
         config = load_config(config_path, overrides=parse_config_overrides(ctx.args), interpolate=False)
@@ -73,9 +72,10 @@ def debug_data_cli(
 
 
 def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
-    """Yield the corpora with tokens that are not annotated: path, number of these tokens, and of all.
+    """Yield the path of each corpus that has tokens with missing annotation, their number, and the number of all
+    tokens.
 
-    Refuses corpora that cannot be read, or are empty: spaCy's errors do not name the file.
+    Raises an error with the path if a corpus is empty or cannot be read, which spaCy's errors lack.
     """
     for corpus in config.get("corpora", {}).values():
         path = corpus.get("path")
@@ -84,16 +84,19 @@ def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
             tags = [doc[:, file.attrs.index(ENT_IOB)] for file in files if ENT_IOB in file.attrs for doc in file.tokens]
             n_tokens = sum(len(doc) for file in files for doc in file.tokens)
             if not n_tokens:
-                raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
+                raise RemedyError(
+                    f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`."
+                )
             n_missing = n_tokens - sum(int((tag != MISSING).sum()) for tag in tags)
             if n_missing:
                 yield path, n_missing, n_tokens
 
 
 def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
-    """Return a config with `ner` in the place of each `tener_ner`: all that the report asks of it is its factory.
+    """Return a config in which each `tener_ner` is replaced with `ner`. spaCy's report uses only the name of the
+    factory.
 
-    load (Callable[[str], Language]): Loads a pipeline that a component is sourced from.
+    load (Callable[[str], Language]): Function that loads the pipeline that a component is sourced from.
     """
     for name, component in config.get("components", {}).items():
         if _factory(name, component, load) == "tener_ner":
@@ -103,6 +106,7 @@ def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
 
 
 def _factory(name: str, component: Mapping[str, Any], load: Callable[[str], Language]) -> str:
+    """Return the factory of a component, which may be sourced from another pipeline."""
     source = component.get("source")
     if source:
         return load(source).get_pipe_meta(component.get("component", name)).factory

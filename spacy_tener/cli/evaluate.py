@@ -1,4 +1,4 @@
-"""`spacy tener evaluate`: scores and errors of a pipeline."""
+"""The command `evaluate`, which scores a pipeline and writes pages with its errors."""
 
 from __future__ import annotations
 
@@ -27,62 +27,67 @@ from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
 
 ENTITIES_PAGE: Final = "entities.html"
-_WARMING = 16
+_N_WARM_UP = 16  # Number of texts processed before the speed is measured.
 
 
 @command("evaluate")
 def evaluate_cli(
     ctx: typer.Context,
     model: options.Model,
-    data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of them")],
+    data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of .spacy files")],
     output: Annotated[Path | None, options.output("a JSON file")] = None,
     page: Annotated[
-        Path | None, typer.Option("--page", help="HTML file to write: scores, confusion matrix, errors")
+        Path | None, typer.Option("--page", help="Output path of an HTML page with scores, confusion matrix and errors")
     ] = None,
     explained: Annotated[
-        int, typer.Option("--explain", min=0, help="Number of texts with errors to explain, on a page beside --page")
+        int,
+        typer.Option(
+            "--explain",
+            min=0,
+            help="Number of texts with errors to explain on a second page, in the directory of --page",
+        ),
     ] = 0,
     displacy_path: Annotated[
-        Path | None, typer.Option("--displacy-path", "-dp", help="Directory for pages of displacy with what is found")
+        Path | None,
+        typer.Option("--displacy-path", "-dp", help="Output directory for displaCy pages with the predictions"),
     ] = None,
     displacy_limit: Annotated[
-        int, typer.Option("--displacy-limit", "-dl", min=1, help="Number of texts on the pages of displacy")
+        int, typer.Option("--displacy-limit", "-dl", min=1, help="Number of texts on the displaCy pages")
     ] = 25,
     gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Use gold preprocessing")] = False,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """
-    Score a pipeline and count right, wrong and missed entities.
+    """Score a pipeline, and count correct, spurious and missed entities.
 
-    Scores like `spacy evaluate`. The output has all scores of spaCy's scorer, `ents_counts` (true positives tp, false
-    positives fp and false negatives fn by label) and `ents_counts_per_doc` (the same by document). From these counts
-    follow exact scores of groups of labels, and tests whether two systems differ.
+    The scores are those of `spacy evaluate`. The output contains all scores of spaCy's scorer, `ents_counts` (true
+    positives tp, false positives fp and false negatives fn by label) and `ents_counts_per_doc` (the same by document).
+    Use these counts to compute exact scores for groups of labels, or to test whether two systems differ significantly.
 
-    --page writes one HTML file that needs no network: scores, a confusion matrix, and all texts with their errors, to
-    filter, sort and search. --explain 20 explains the 20 errors that the pipeline is surest of; the page links to the
-    explanations. --displacy-path writes the pages that `spacy evaluate` writes for `ner`, as entities.html.
+    --page writes an HTML page in a single file: scores, a confusion matrix, and all texts with errors, with filters and
+    search. --explain 20 explains the 20 most probable errors on a second page. --displacy-path writes the same pages as
+    `spacy evaluate` writes for `ner`, as entities.html.
     """
     if displacy_path is None:
-        refuse_options(ctx, ["displacy_limit"], "there are no pages of displacy", "Add --displacy-path pages.")
+        refuse_options(ctx, ["displacy_limit"], "no displaCy pages are written", "Add --displacy-path pages.")
     elif displacy_path.is_file():
-        raise CommandLineError(f"--displacy-path {displacy_path}: is a file", "Name a directory.")
+        raise CommandLineError(f"--displacy-path {displacy_path}: is a file", "Use a directory.")
     shown = displacy_path and displacy_path / ENTITIES_PAGE
     for path in (output, page, _page_of_explanations(page) if page and explained else None, shown):
         check_file(path, force)
     if explained and page is None:
-        raise CommandLineError("--explain: there is no page to link from", "Add --page errors.html.")
+        raise CommandLineError("--explain: requires a page of errors", "Add --page errors.html.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     for pipe in () if entity_finders(nlp) else span_finders(nlp).values():
-        remedy = f"Score it by `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
-        raise RemedyError(f"{model}: its entities are in doc.spans['{pipe.key}'], and may overlap", remedy)
+        remedy = f"Use `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
+        raise RemedyError(f"{model}: predicts spans in doc.spans['{pipe.key}'], which may overlap", remedy)
     if explained:
-        find_crf_pipe(nlp)  # refuses, before any work, a pipeline whose entities cannot be explained
+        find_crf_pipe(nlp)  # Raise an error now if the pipeline's entities cannot be explained.
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
-    # Warm up, so that loading a dictionary, say, does not count for the speed.
-    deque(nlp.pipe(example.reference.text for example in examples[:_WARMING]), maxlen=0)
+    # Warm up, so that the measured speed doesn't include one-time work such as loading a dictionary.
+    deque(nlp.pipe(example.reference.text for example in examples[:_N_WARM_UP]), maxlen=0)
     compared: list[tuple[Example, list[Pair]]] = []
     if page:
         scores, compared = score_texts(nlp, examples)
@@ -90,9 +95,9 @@ def evaluate_cli(
         scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
     if scores.get("ents_f") is None:
         if page is None:
-            remedy = "Check that the data is annotated, and that the pipeline finds entities."
+            remedy = "Check that the data is annotated and that the pipeline predicts entities."
             raise RemedyError(f"{data}: no entities to score", remedy)
-        msg.warn(f"{data}: no entities to score", "The page shows the entities found.")
+        msg.warn(f"{data}: no entities to score", "The page shows the predicted entities.")
     else:
         _print_scores(scores)
     msg.info(f"{scores['speed']:.0f} tokens per second")
@@ -108,10 +113,12 @@ def evaluate_cli(
 
 
 def _page_of_explanations(page: Path) -> Path:
+    """Return the path of the page with explanations."""
     return page.with_name(f"{page.stem}-why.html")
 
 
 def _print_scores(scores: Mapping[str, Any]) -> None:
+    """Print the scores in a table: all entities, labels, and nesting depths if there are nested entities."""
     shown = [(label, score, tp + fn) for label, *score, (tp, _, fn) in score_rows(scores)]
     shown += nested_score_rows(scores)
     rows = [(label, *(f"{100 * part:.2f}" for part in score), str(count)) for label, score, count in shown]
@@ -127,13 +134,17 @@ def _write_errors(
     compared: Sequence[tuple[Example, Sequence[Pair]]],
     explained: int,
 ) -> None:
-    """Write the page of errors, and the page of explanations beside it if any are asked for."""
+    """Write the page of errors, and the page of explanations if `explained` is above 0.
+
+    compared (Sequence[tuple[Example, Sequence[Pair]]]): Examples with their pairs of predicted and gold entities.
+    explained (int): Number of texts to explain.
+    """
     name = "/".join(data.with_suffix("").parts[-2:])
     texts = [(example.reference, pairs) for example, pairs in compared]
     numbers = most_confident_errors(texts, explained)
     why = _page_of_explanations(page)
     if numbers:
-        from ..explain import explain  # here, as it is slow to import
+        from ..explain import explain  # This import is slow, so it is local.
 
         found = explain(nlp, [compared[number][0] for number in numbers])
         links = [f"{page.name}#text-{number}" for number in numbers]
@@ -156,10 +167,10 @@ def _write_errors(
 
 
 def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:
-    """Write a page of the entities of the first texts, one of those within others, and one of parses, as far as the
-    pipeline finds these. Labels have the colours of this package's pages.
+    """Write displaCy pages of the first texts, and return their paths.
 
-    RETURNS (list[Path]): The pages.
+    There is a page with entities, one with nested entities for each span group, and one with dependency parses, if the
+    pipeline predicts them. Labels have the same colours as on the pages of this package.
     """
     docs = list(nlp.pipe(islice(texts, limit)))
     if not docs:
@@ -172,7 +183,7 @@ def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: 
         pages.append(("parses.html", "dep", {"compact": True}))
     for name, style, style_options in pages:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"\[W(006|117)\]")  # a text without entities
+            warnings.filterwarnings("ignore", r"\[W(006|117)\]")  # A text has no entities.
             html = displacy.render(docs, style=style, page=True, options=style_options, jupyter=False)
         write_text(folder / name, html)
     return [folder / name for name, *_ in pages]

@@ -1,4 +1,4 @@
-"""`spacy tener explain`: why a pipeline finds its entities."""
+"""The command `explain`, which explains the entities that a pipeline predicts."""
 
 from __future__ import annotations
 
@@ -39,37 +39,38 @@ def explain_cli(
     text: Annotated[
         str,
         typer.Argument(
-            help="A text; a file: a text a line, JSONL, .spacy; a directory of .spacy; - for standard input"
+            help="A text; a file (one text per line, JSONL, .spacy); a directory of .spacy files; - for standard input"
         ),
     ],
     output: Annotated[Path | None, options.output("a file: .html or .json (default: print JSON)")] = None,
-    limit: Annotated[int, options.limit("of a file")] = 100,
+    limit: Annotated[int, options.limit("if TEXT is a file")] = 100,
     component: options.Component = None,
-    attribution: Annotated[bool, typer.Option(help="Mask characters, to find those that support an entity")] = True,
+    attribution: Annotated[
+        bool, typer.Option(help="Compute the attribution of characters by occlusion (slower)")
+    ] = True,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     no_evidence: Annotated[bool, options.renamed("--no-evidence", "--no-attribution")] = False,
 ) -> tuple[str, int]:
-    """
-    Explain the entities that a pipeline finds.
+    """Explain the entities that a pipeline predicts.
 
-    Write an HTML page that works without a network. For each entity, the page shows the probability, alternatives, the
-    characters that support the entity, and matching words of the lexicon. For a .spacy file, it also shows differences
-    from the annotation. Without --output, print the data as JSON.
+    Writes an HTML page in a single file. For each entity, it shows the probability, alternative entities, the
+    characters that increase the probability, and matching words of the lexicon. If TEXT is a .spacy file, it also shows
+    differences from the gold annotation. Without --output, prints the data as JSON.
     """
-    from ..explain import explain  # here, as it is slow to import
+    from ..explain import explain  # This import is slow, so it is local.
 
     if output is not None and output.suffix not in (".html", ".json"):
-        raise CommandLineError(f"{output}: no format has this ending", "Use .html or .json.")
+        raise CommandLineError(f"{output}: unknown format", "Use a path that ends in .html or .json.")
     if not (text == STDIN or _FILE_NAME.fullmatch(text) or os.path.exists(text)):
-        refuse_options(ctx, ["limit"], "there is one text", "Leave it out, or name a file of texts.")
+        refuse_options(ctx, ["limit"], "there is only one text", "Leave it out, or use a file with texts.")
     check_file(output, force)
     setup_gpu(gpu_id, silent=output is None)
     nlp = load_pipeline(model)
     texts = _texts(nlp, text, limit + 1)
     if len(texts) > limit:
-        msg.warn(f"Only the first {limit} texts are explained", "Take more by --limit.")
+        msg.warn(f"Only the first {limit} texts are explained", "Increase --limit to explain more.")
     explained = explain(nlp, texts[:limit], name=component, attribution=attribution)
     if output is None:
         return explained.to_json(), 0
@@ -80,15 +81,15 @@ def explain_cli(
 
 
 def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
-    """Return texts, or the examples of a corpus."""
+    """Return the texts to explain, or the examples if they are annotated."""
     if os.path.isdir(text) or (os.path.isfile(text) and Path(text).suffix == ".spacy"):
         own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
         return read_examples(nlp, Path(text), gold_preproc=own_tokens, limit=limit)
     if _FILE_NAME.fullmatch(text) and not os.path.isfile(text):
-        raise RemedyError(f"{text}: there is no such file", "Give a text, or a file of texts.")
+        raise RemedyError(f"{text}: there is no such file", "Check the path, or pass a text.")
     is_file = text == STDIN or os.path.isfile(text)
     records = stream_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
     texts = [record[TEXT_COLUMN] for record in islice(records, limit)]
     if not texts:
-        raise RemedyError(f"{text or 'The text'}: there is nothing in it", "Give a text with some characters.")
+        raise RemedyError(f"{text or 'The text'}: is empty", "Pass a text that is not empty.")
     return texts

@@ -1,4 +1,4 @@
-"""`spacy tener export`: a pipeline as one ONNX file, or as a page."""
+"""The command `export`, which exports a pipeline as one ONNX file or as an HTML page."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from ..pipeline.finding import entity_finders, entity_lists
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, stream_texts
 
-_SAME = 1e-4
-"""The most by which probabilities differ by rounding."""
+_TOLERANCE = 1e-4  # Maximum difference of probabilities that is caused by rounding.
 
 
 @command("export")
@@ -27,39 +26,40 @@ def export_cli(
     output: Annotated[Path | None, options.output("an .onnx file")] = None,
     page: Annotated[
         Path | None,
-        typer.Option("--page", help="HTML file to write: finds entities in a browser; or a directory, for index.html"),
+        typer.Option(
+            "--page", help="Output path of an HTML page that runs in a browser, or a directory for index.html"
+        ),
     ] = None,
-    wasm: Annotated[Path, typer.Option("--wasm", help="Directory of npm's package onnxruntime-web, for --page")] = Path(
-        "node_modules", RUNTIME
-    ),
+    wasm: Annotated[
+        Path, typer.Option("--wasm", help="Directory of the npm package onnxruntime-web, for --page")
+    ] = Path("node_modules", RUNTIME),
     texts: Annotated[
         list[str] | None,
-        typer.Option("--texts", help="Texts to read: files to check the result on; may be repeated"),
+        typer.Option("--texts", help="Files with texts to verify the export; may be repeated"),
     ] = None,
-    half: Annotated[bool, typer.Option("--half", help="Store rows as 16-bit floats")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store embeddings as 16-bit floats")] = False,
     component: options.Component = None,
     force: options.Force = False,
     code: options.Code = None,
 ) -> None:
-    """
-    Write a pipeline as one ONNX file, from text to entities.
+    """Export a pipeline as one ONNX file, from text to entities.
 
-    ONNX Runtime finds the same entities with the same probabilities by it, in a browser, in Node, or in Python without
-    spaCy. Its inputs are the code points of texts. The pipeline must read characters: TENER or GRN over rows of
-    characters and their pairs, with LAC or without; or `lac` alone. What reads words or pieces of words is refused. A
-    student that it teaches, by the overlay `taught`, can be exported. Words of `entity_lists` before a `tener_ner` are
-    in the file.
+    ONNX Runtime computes the same entities and probabilities with it, in a browser, in Node, or in Python without
+    spaCy. The inputs are the code points of texts. The pipeline must process characters: TENER or GRN with embeddings
+    of characters and bigrams, with or without LAC, or `lac` alone. Pipelines that process words or subword tokens
+    cannot be exported; use such a pipeline as the teacher of one that can (overlay `taught`). Words of `entity_lists`
+    before a `tener_ner` are included.
 
-    The file is checked by the reader for Python, on --texts, or on texts of what the pipeline's tables contain. Needs
-    onnx and onnxruntime.
+    The Python reader of the file verifies it on --texts, or else on texts that are generated from the pipeline's
+    vocabulary. Requires onnx and onnxruntime.
 
-    --page writes a page of one file, which needs no server: model, reader and ONNX Runtime are in it. It is opened from
-    a disk or from any host, and no text leaves the machine. Get ONNX Runtime by `npm install onnxruntime-web`.
+    --page writes a single HTML file that contains the model, a reader in JavaScript and ONNX Runtime. Open it from disk
+    or host it anywhere; texts stay on the user's machine. Get ONNX Runtime with `npm install onnxruntime-web`.
     """
     if output is None and page is None:
-        raise CommandLineError("Nothing is to be written", "Name a file by --output or --page.")
+        raise CommandLineError("There is no output", "Add --output or --page.")
     if page is None:
-        refuse_options(ctx, ["wasm"], "there is no page", "Name one by --page.")
+        refuse_options(ctx, ["wasm"], "no page is written", "Add --page.")
     if page and page.suffix != ".html":
         page /= "index.html"
     for path in (output, page):
@@ -70,12 +70,12 @@ def export_cli(
     pipe = find_tagger(nlp, component)
     lists = entity_lists(nlp)
     finders = [name for name in entity_finders(nlp) if name != pipe.name and name not in lists]
-    msg.warn_list("Not in the file: entities of", finders)
-    # A text of a file cannot ask for one.
-    msg.warn_list("Not in the file: lists of words", [name for found in lists.values() for name in found.names])
+    msg.warn_list("Not exported: components that predict other entities", finders)
+    # Named lists apply only to Docs that opt in to them, which isn't possible in the exported file.
+    msg.warn_list("Not exported: named word lists", [name for found in lists.values() for name in found.names])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
     read = list(stream_texts(texts)) if texts else sample_texts(nlp, pipe.name)
-    _print(compare(nlp, pipe.name, graph, read), "texts of what its tables contain" if not texts else ", ".join(texts))
+    _print(compare(nlp, pipe.name, graph, read), "generated texts" if not texts else ", ".join(texts))
     if output:
         _save(output, graph)
     if page and runtime:
@@ -83,19 +83,20 @@ def export_cli(
 
 
 def _save(path: Path, content: bytes) -> None:
+    """Write a file and print its size."""
     write_bytes(path, content)
     msg.good(f"Saved to {path}: {len(content) / 1e6:.1f} MB")
 
 
 def _print(comparison: Comparison, source: str) -> None:
-    """Print what was compared, and warn of a difference."""
+    """Print the result of the verification, and warn about differences."""
     compared = f"{counted(comparison.n_texts, 'text')} of {counted(comparison.n_characters, 'character')} ({source})"
     same = counted(comparison.n_equal, "entity", "entities")
-    if not comparison.different_texts and comparison.max_difference <= _SAME:
-        msg.info(f"Checked on {compared}: {same}, all as the pipeline finds them, with the same probabilities")
+    if not comparison.different_texts and comparison.max_difference <= _TOLERANCE:
+        msg.info(f"Verified on {compared}: {same}, all with the same probabilities as in the pipeline")
         return
     msg.warn(
-        f"Checked on {compared}: {same} as the pipeline finds them, with probabilities that differ by up to "
+        f"Verified on {compared}: {same} as in the pipeline, with probabilities that differ by up to "
         f"{comparison.max_difference:.4f}"
     )
-    msg.warn_list("Texts with other entities", comparison.different_texts)
+    msg.warn_list("Texts with different entities", comparison.different_texts)

@@ -1,4 +1,4 @@
-"""`spacy tener extend`: new labels for a trained pipeline."""
+"""The command `extend`, which adds labels to a trained pipeline."""
 
 from __future__ import annotations
 
@@ -20,36 +20,41 @@ from . import options
 from ._common import CommandLineError, command, load_pipeline, msg, names
 
 
-@command("extend", stopped="The same command continues; an interrupted training begins again.")
+@command("extend", stopped="Run the same command again. The training run starts from the beginning.")
 def extend_cli(
     model: options.Model,
-    new: Annotated[Path, typer.Argument(help="Texts annotated for new labels alone: .spacy")],
-    output: Annotated[Path, options.output("a directory; the pipeline is its model-best")],
-    old: Annotated[Path | None, typer.Option("--with", help="The texts that MODEL was trained on: .spacy")] = None,
+    new: Annotated[Path, typer.Argument(help="Texts annotated for the new labels (.spacy)")],
+    output: Annotated[Path, options.output("a directory, in which model-best is the pipeline")],
+    old: Annotated[Path | None, typer.Option("--with", help="Texts that MODEL was trained on (.spacy)")] = None,
     dev: Annotated[
         Path | None,
-        typer.Option("--dev", help="Texts to choose models by (annotated for all labels; default: some of NEW)"),
+        typer.Option("--dev", help="Development set, annotated for all labels (default: a tenth of NEW)"),
     ] = None,
     labels: Annotated[
-        str, typer.Option("--labels", help="Labels, as in PER,ORG (of NEW; default: those that MODEL lacks)")
+        str,
+        typer.Option(
+            "--labels",
+            help="Labels that NEW is annotated for, such as PER,ORG (default: labels that MODEL doesn't have)",
+        ),
     ] = "",
-    rename: Annotated[list[str] | None, typer.Option("--rename", help="OLD=NEW, a label; may be repeated")] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option("--rename", help="OLD=NEW renames a label; may be repeated")
+    ] = None,
     steps: Annotated[int, typer.Option("--steps", help="Training steps", min=1)] = 800,
     component: options.Component = None,
     settings: options.Settings = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """
-    Teach a trained pipeline new labels, and let it keep its own.
+    """Add new labels to a trained pipeline, and keep its present ones.
 
-    NEW has the entities of the new labels, and nothing is said of others there: MODEL itself teaches these, by its
-    probabilities under the annotation. --with adds texts that are annotated for the labels of MODEL.
+    NEW is annotated only for the new labels. For its present labels, MODEL itself is the teacher in these texts
+    (knowledge distillation). --with adds texts that are annotated for the labels of MODEL.
 
-    A label is split by --rename: --rename ORG=COMPANY, where NEW has COMPANY and SCHOOL.
+    To split a label, rename it: use --rename ORG=COMPANY if NEW contains COMPANY and SCHOOL.
 
-    One text of ten in NEW is not learned, unless --dev names others. With what MODEL finds there, they give the score.
-    The output has the texts and the config, which `spacy train` runs too.
+    A tenth of NEW is the development set, together with the predictions of MODEL, unless you set --dev. The output
+    contains the texts and the config of the training run, which you can also use with `spacy train`.
     """
     check_gpu(gpu_id)
     check_folder(output)
@@ -59,16 +64,18 @@ def extend_cli(
     extension = plan_extension(model, nlp, component, docs, names(labels), _renamed(rename or []), beside)
     learned, held_out = (docs, list(read_docs(dev, nlp.vocab))) if dev else hold_out(docs)
     config = with_settings(extension.config(output, steps), settings or [])
-    # As the rate has come down by then. Few texts would often choose a worse one, even that of the first step.
+    # Select the last pipeline, since the learning rate has decayed by then. With a small development set, the best
+    # score often selects a worse pipeline, even the one after the first step.
     run = TrainingRun("extend", output, config, gpu_id, code, takes_last=True)
     with interrupted_by_signals(), locked(output / ".lock"):
         write_docs(output / DEV, held_out if dev else extension.development_docs(held_out))
         write_docs(output / TRAIN, extension.training_docs(learned, beside))
         if is_trained(run):
-            msg.good(f"There is nothing to do: {output / MODEL} is trained")
+            msg.good(f"{output / MODEL} is already trained")
             return
         msg.info(
-            f"{counted(len(learned), 'text')} with {', '.join(extension.labels)}, beside {', '.join(extension.present)}"
+            f"{counted(len(learned), 'text')} with {', '.join(extension.labels)}; "
+            f"present labels: {', '.join(extension.present)}"
         )
         failure = train(run, Processes(1, sys.stderr.write))
         if failure:
@@ -77,8 +84,9 @@ def extend_cli(
 
 
 def _renamed(rename: list[str]) -> dict[str, str]:
+    """Parse the values of --rename, and return the new names by the present ones."""
     pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in rename]
     wrong = [before + sign + after for before, sign, after in pairs if not (before and after)]
     if wrong:
-        raise CommandLineError(f"--rename {wrong[0]}: not two labels", "Write --rename OLD=NEW.")
+        raise CommandLineError(f"--rename {wrong[0]}: not two labels", "Use --rename OLD=NEW.")
     return {before: after for before, _, after in pairs}

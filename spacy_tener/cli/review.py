@@ -1,4 +1,4 @@
-"""`spacy tener review`: suspected errors in gold annotation, and decisions on them."""
+"""The command `review`, which ranks suspected annotation errors, and applies the decisions on them to the corpus."""
 
 from __future__ import annotations
 
@@ -31,62 +31,63 @@ from ._common import (
 )
 
 TRAINING = ("dev", "folds", "settings", "jobs")
-"""Arguments of `review` that are about training."""
+"""Arguments of the command that only apply to training runs."""
 
 
-@command("review", stopped="The same command resumes; an interrupted training begins again.")
+@command("review", stopped="Run the same command to resume. An interrupted training run starts from the beginning.")
 def review_cli(
     ctx: typer.Context,
     model_or_config: Annotated[
-        str, typer.Argument(help="Config (a .cfg, or a name as `weibo`) or pipeline; with --apply the .spacy file")
+        str,
+        typer.Argument(help="Config (a .cfg file, or a name such as weibo) or pipeline; with --apply, the .spacy file"),
     ],
-    data: Annotated[Path | None, typer.Argument(help="Gold annotation, a .spacy file", show_default=False)] = None,
+    data: Annotated[Path | None, typer.Argument(help="Gold annotation (.spacy)", show_default=False)] = None,
     *,
-    output: Annotated[Path, options.output("a directory; with --apply a .spacy file")],
+    output: Annotated[Path, options.output("a directory; with --apply, a .spacy file")],
     apply: Annotated[
-        Path | None, typer.Option("--apply", help="Decisions from a review's page, to apply to the annotation")
+        Path | None,
+        typer.Option("--apply", help="JSON file with decisions from the page of a review, to apply to the annotation"),
     ] = None,
     force: options.Force = False,
-    dev: Annotated[Path | None, typer.Option(help="Texts to choose models by (the config's paths.dev)")] = None,
-    folds: Annotated[int, typer.Option("--folds", help="Folds of the cross-validation", min=2)] = 5,
+    dev: Annotated[Path | None, typer.Option(help="Development set (default: paths.dev of the config)")] = None,
+    folds: Annotated[int, typer.Option("--folds", help="Number of folds in cross-validation", min=2)] = 5,
     settings: options.Settings = None,
-    limit: Annotated[int, options.limit("on the page; the JSONL has all")] = 500,
+    limit: Annotated[int, options.limit("on the page; the JSONL file contains all")] = 500,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     jobs: options.Jobs = 1,
 ) -> None:
-    """
-    Rank suspected errors in gold annotation.
+    """Rank suspected annotation errors in gold annotation.
 
-    With a config, models are trained by cross-validation, and each model predicts the fold that it was not trained on.
-    The same command resumes a stopped review. With a pipeline, this pipeline predicts all texts. If it was trained on
-    them, it has learned the errors of the annotation too, and finds fewer of them.
+    With a config, models are trained by cross-validation: each model predicts the fold that it was not trained on. If
+    the command is stopped, run it again to resume. With a pipeline, this pipeline predicts all texts. If it was trained
+    on the same texts, it has memorized some of the errors, so it detects fewer.
 
-    A suspected error is a difference between the model's best label sequence and the gold annotation. The errors are
-    ranked by the probability of the model's entities and the improbability of the gold entities. If the model finds no
-    entity, the recall of the models takes the place of the probability. review.html shows the errors in a browser,
-    where you decide on them. review.jsonl contains them as data, and docs.jsonl contains the probability of each
-    text's whole gold annotation.
+    An annotation error is suspected if the model's most probable label sequence differs from the gold annotation.
+    Errors are ranked by the probability of the predicted entities and the improbability of the gold entities; if
+    nothing is predicted, by how rarely the model misses an entity. review.html shows them in a browser, where you
+    decide on them. review.jsonl contains the same data, and docs.jsonl the probability of each text's gold annotation
+    as a whole.
 
-    review --apply decisions.json corpus.spacy --output mended.spacy writes the corpus with the decisions of the page,
-    and changes nothing else. It lists the decisions that no longer fit a changed corpus.
+    review --apply decisions.json corpus.spacy --output corrected.spacy writes the corpus with the decisions from the
+    page, and changes nothing else. It lists decisions that don't match the corpus, for example because it changed.
 
-    --jobs trains several models at once, which share the cores.
+    --jobs trains several models in parallel, which share the CPU cores.
     """
     if apply is not None:
         if data is not None:
-            raise CommandLineError(f"{model_or_config}: --apply needs no model", "Name the .spacy file only.")
-        refuse_options(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply reads no text by a model", "Leave it out.")
+            raise CommandLineError(f"{model_or_config}: --apply needs no model", "Pass only the .spacy file.")
+        refuse_options(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply doesn't use a model", "Leave it out.")
         check_file(output, force)
         _apply_decisions(apply, Path(model_or_config), output)
         return
-    refuse_options(ctx, ["force"], "the same command resumes a review", "Leave it out.")
+    refuse_options(ctx, ["force"], "the command resumes an existing review", "Leave it out.")
     if data is None:
-        raise CommandLineError("There is no annotation to review", "Name a .spacy file after the pipeline or config.")
+        raise CommandLineError("There is no annotation to review", "Add a .spacy file after the pipeline or config.")
     check_folder(output)
     docs = list(read_docs(data, spacy.blank("xx").vocab))
     if not any(doc.ents for doc in docs):
-        raise RemedyError(f"{data}: no entity is annotated in it", "Name gold annotation to review.")
+        raise RemedyError(f"{data}: contains no entities", "Use a file with gold annotation.")
     if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
         check_gpu(gpu_id)
         validation = cross_validation(
@@ -102,36 +103,38 @@ def review_cli(
             _write_review(output, reviewed, str(data), how, limit)
     else:
         refuse_options(
-            ctx, TRAINING, f"for training, and {model_or_config} is trained", "Leave it out, or name a config."
+            ctx, TRAINING, f"only for training, and {model_or_config} is trained", "Leave it out, or use a config."
         )
         setup_gpu(gpu_id)
         nlp = load_pipeline(model_or_config)
         reviewed = list(find_suspected_errors(nlp, enumerate(docs)))
         how = f"Predicted by {describe_model(nlp, model_or_config)}."
-        question = "Was it trained on these texts, errors and all? Then give a config instead."
-        msg.warn(f"{how} {question}", "With a config, the model of each text was not trained on this text.")
+        question = "If it was trained on these texts, use a config instead."
+        msg.warn(f"{how} {question}", "With a config, each text is predicted by a model that was not trained on it.")
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(output, reviewed, str(data), how, limit, entity_labels(nlp))
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
+    """Apply decisions to a corpus, and print the result."""
     corpus, applied = apply_to_corpus(data, decisions)
     write_bytes(output, corpus)
-    msg.warn_list("Decisions that do not fit the corpus, left out", applied.rejected)
-    msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} agreed already")
+    msg.warn_list("Decisions that don't match the corpus, left out", applied.rejected)
+    msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} without a change")
 
 
 def _write_review(
     output: Path, reviewed: Sequence[ReviewedDoc], data: str, how: str, limit: int, label_order: Sequence[str] = ()
 ) -> None:
+    """Write the files of a review, and print a summary."""
     errors, shown = write_review(output, reviewed, data, limit=limit, label_order=label_order)
     entities = sum(len(doc.entities) for doc in reviewed)
     summary = (
-        f"{counted(len(errors), 'suspected error')} about {counted(len(reviewed), 'text')} with "
+        f"{counted(len(errors), 'suspected error')} in {counted(len(reviewed), 'text')} with "
         f"{counted(entities, 'entity', 'entities')}. {how}"
     )
     if len(shown) < len(errors):
-        summary = f"The {counted(len(shown), 'suspected error')} about the most suspicious texts, of {summary}"
+        summary = f"The page shows {counted(len(shown), 'suspected error')} in the highest ranked texts, of {summary}"
     unknown = sum(doc.unknown for doc in reviewed)
     if unknown:
         msg.warn(f"Entities left out: {unknown:,}", "The model was trained without their label.")

@@ -1,4 +1,4 @@
-"""`spacy tener serve`: pipelines over HTTP."""
+"""The command `serve`, which serves pipelines over HTTP."""
 
 from __future__ import annotations
 
@@ -24,69 +24,71 @@ from ._common import (
 
 @command("serve", stopped="All accepted requests were answered.")
 def serve_cli(
-    models: Annotated[list[str], typer.Argument(help="Pipelines: MODEL, or NAME=MODEL; the first is the default")],
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 for all")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port, or 0 for any free one")] = 8000,
+    models: Annotated[list[str], typer.Argument(help="Pipelines as MODEL or NAME=MODEL; the first one is the default")],
+    host: Annotated[str, typer.Option("--host", help="Address to listen on, or 0.0.0.0 for all")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port, or 0 for any free port")] = 8000,
     max_characters: Annotated[
         int, typer.Option("--max-characters", min=1, help="Maximum number of characters in a text")
     ] = 20_000,
     max_body: Annotated[int, typer.Option("--max-body", min=1, help="Maximum number of bytes in a request")] = 2
     * 2**20,
     timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, help="Seconds for a request to arrive, and for its answer")
+        float,
+        typer.Option("--timeout", min=0.1, help="Timeout in seconds for receiving a request, and for answering it"),
     ] = 30.0,
     api_key_file: Annotated[
-        Path | None, typer.Option("--api-key-file", help="File with the key that clients must send (or TENER_API_KEY)")
+        Path | None,
+        typer.Option("--api-key-file", help="File with the key that clients must send (or set TENER_API_KEY)"),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option("--allow-origin", help="CORS: origin to allow, as https://host; may be repeated; * for all"),
+        typer.Option("--allow-origin", help="Allowed CORS origin such as https://host, or * for all; may be repeated"),
     ] = None,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """
-    Serve pipelines over HTTP, with a page to try them on.
+    """Serve pipelines over HTTP, with a demo page.
 
-    POST /v1/entities answers one text, /v1/entities/batch several; /docs describes the API. /health, /ready and
-    /metrics are for monitoring. SIGTERM and Ctrl-C end the service once all accepted requests are answered. Needs the
-    extra serve.
+    POST /v1/entities processes one text, /v1/entities/batch several; /docs describes the API. /health, /ready and
+    /metrics are for monitoring. After SIGTERM or Ctrl-C, the service answers all accepted requests before it ends.
+    Requires the extra `serve`.
     """
     try:
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
         raise RemedyError(
-            f"Serving needs {error.name}", install("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
+            f"Serving requires {error.name}", install("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
         ) from error
     with of_command_line():
         named, origins = _named(models), check_origins(allow_origin or ())
     api_key = read_api_key(api_key_file)
     for model in named.values():
         if not (os.path.exists(model) or is_package(model)):
-            load_pipeline(model)  # its error, before any about the port
+            load_pipeline(model)  # Raises the error about the model, before errors about the port.
     with bind(host, port) as sock:
         setup_gpu(gpu_id)
         pipelines = {name: _load(model) for name, model in named.items()}
         limits = Limits(characters=max_characters, body=max_body, timeout=timeout)
         app = make_app(pipelines, limits, api_key=api_key, allow_origins=origins, gpu_id=gpu_id)
         started = f"{address(sock)}: {', '.join(named)}"
-        serve(app, sock, lambda: msg.good(started, "Ctrl-C stops it."))
+        serve(app, sock, lambda: msg.good(started, "Press Ctrl-C to stop it."))
 
 
 def _named(models: list[str]) -> dict[str, str]:
-    """Return name -> pipeline. The default name is that of the directory or package."""
+    """Return the pipelines by name. The default name is that of the directory or package."""
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
-        # A path may hold an equals sign, as in runs/lr=0.1/model-best.
+        # A path may contain an equals sign, as in runs/lr=0.1/model-best.
         is_named = equals and Path(name).name == name and not Path(model).is_dir()
         named.update({name: path} if is_named else {Path(model).name: model})
     if len(named) < len(models) or "" in named:
-        raise RemedyError("Models need different names", "Name them, as in: news=MODEL web=MODEL.")
+        raise RemedyError("The models don't have different names", "Add names, for example news=MODEL web=MODEL.")
     return named
 
 
 def _load(model: str) -> Language:
+    """Load a pipeline. Raises a RemedyError if it has no component that predicts entities."""
     nlp = load_pipeline(model)
     check_finders(nlp, model)
     return nlp

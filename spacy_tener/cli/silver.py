@@ -1,4 +1,4 @@
-"""`spacy tener silver`: training data from raw text, by trained pipelines."""
+"""The command `silver`, which annotates raw text with trained pipelines, as training data."""
 
 from __future__ import annotations
 
@@ -35,52 +35,54 @@ from ._common import (
 )
 
 
-@command("silver", stopped="The same command resumes after the last whole file, unless it reads standard input.")
+@command(
+    "silver", stopped="Run the same command to resume after the last complete file, unless it reads standard input."
+)
 def silver_cli(
-    teachers: Annotated[str, typer.Argument(help="Pipelines that find entities, separated by commas")],
+    teachers: Annotated[str, typer.Argument(help="Pipelines that predict entities, separated by commas")],
     texts: options.RawTexts,
-    output: Annotated[Path, options.output("a directory of files")],
+    output: Annotated[Path, options.output("a directory for .spacy files")],
     sure: Annotated[
-        float, options.share("--sure", "Minimum probability of the entities to keep", above=0.5, with_1=True)
+        float, options.share("--sure", "Minimum probability of entities to keep", above=0.5, with_1=True)
     ] = DEFAULT_SURENESS,
     outside: Annotated[
         float,
-        options.share("--outside", "Minimum probability of the tokens to keep as outside", above=0.5, with_1=True),
+        options.share("--outside", "Minimum probability of tokens outside of entities to keep", above=0.5, with_1=True),
     ] = DEFAULT_SURENESS,
     limit: Annotated[int | None, options.limit("to annotate; default: all")] = None,
     part_size: options.PartSize = 5000,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """
-    Annotate raw text by trained pipelines, as training data.
+    """Annotate raw text with trained pipelines, as training data (silver-standard data).
 
     Keeps entities with a probability of at least --sure, and tokens that are outside of entities with a probability of
-    at least --outside. All other tokens have missing annotation, which `tener_ner` learns as such. With several
-    teachers, the mean of their probabilities counts. `tener_ner` gives probabilities (`spacy tener calibrate` corrects
-    them); entities of other components have the probability 1.
+    at least --outside. All other tokens get missing annotation, which `tener_ner` supports in training. If you use
+    several pipelines, their probabilities are averaged. `tener_ner` predicts probabilities (calibrate them with `spacy
+    tener calibrate`); entities of other components have the probability 1.
 
-    Each line of a text file is a text. A record of JSONL, CSV or a .spacy file stays whole, and keeps its id.
-    `spacy.Corpus.v1` reads the output; `spacy_tener.MixedCorpus.v1` mixes it with your own annotation. The same command
-    resumes a stopped one after the last whole file, unless teachers or texts have changed, or come from standard input.
+    Each line of a text file is a text. A record of JSONL, CSV or a .spacy file is one text, and keeps its id. Train on
+    the output with `spacy.Corpus.v1`, or combine it with gold annotation with `spacy_tener.MixedCorpus.v1`. If the
+    command is stopped, run it again to resume after the last complete file. This isn't possible if pipelines or texts
+    have changed, or if the texts come from standard input.
     """
     setup_gpu(gpu_id)
     check_folder(output)
     sureness = Sureness(sure, outside)
     pipelines = {name: load_pipeline(name) for name in names(teachers)}
     if not pipelines:
-        raise CommandLineError("No pipeline given", "Name one or more, as in teacher/model-best.")
+        raise CommandLineError("No pipeline given", "Pass at least one, such as teacher/model-best.")
     sources, left_out = find_texts(texts)
-    msg.warn_list("Files left out, as they hold no text", left_out, most=5)
+    msg.warn_list("Files in unsupported formats, left out", left_out, most=5)
     check_teachers(pipelines)
     silent = [name for name, teacher in pipelines.items() if not entity_finders(teacher)]
     if silent:
-        remedy = "Where it finds none, its tokens count as outside with the probability 1."
-        msg.warn(f"No component is known to set entities: {', '.join(silent)}", remedy)
+        remedy = "If it sets no entities, all tokens are outside with the probability 1."
+        msg.warn(f"No component declares that it sets entities: {', '.join(silent)}", remedy)
     lacks = unknown_labels(pipelines)
     if lacks:
-        lines = [f"{name} does not know {', '.join(labels)}" for name, labels in lacks.items()]
-        msg.warn("A label that a pipeline does not know has the probability 0 there", "\n".join(lines))
+        lines = [f"{name} doesn't have {', '.join(labels)}" for name, labels in lacks.items()]
+        msg.warn("Labels that a pipeline doesn't have get the probability 0", "\n".join(lines))
     inputs = made_of(list(pipelines), list(pipelines.values()), sources)
     settings = {**inputs, "limit": limit, "code": file_input(code) if code else None}
     with closing(stream_records(sources)) as records:
@@ -96,11 +98,9 @@ def silver_cli(
             )
     missing = 100 * total.missing / max(1, total.tokens)
     said = f"{counted(total.texts, 'text')}, {counted(total.entities, 'entity', 'entities')}"
-    msg.good(f"{output}: {said}, {missing:.1f} % of the tokens without annotation")
+    msg.good(f"{output}: {said}, {missing:.1f} % of the tokens with missing annotation")
     if total.is_starved:
-        few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} kept"
-        remedy = (
-            "Lower --sure." if sure > DEFAULT_SURENESS else "Raise --outside, so that fewer tokens count as outside."
-        )
-        why = "A model that learns from so few entities, beside many tokens outside, misses most."
+        few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} were kept"
+        remedy = "Lower --sure." if sure > DEFAULT_SURENESS else "Raise --outside, to keep fewer tokens as outside."
+        why = "A model trained on few entities and many tokens outside has a low recall."
         msg.warn(few, f"{remedy} {why} Calibration often lowers probabilities.")

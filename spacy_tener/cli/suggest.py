@@ -1,4 +1,4 @@
-"""`spacy tener suggest`: the texts that are most worth annotating."""
+"""The command `suggest`, which selects texts for annotation by active learning."""
 
 from __future__ import annotations
 
@@ -35,38 +35,43 @@ from ._common import (
 INTERFACE, BLANK = "-interface.xml", "blank:"
 ANNOTATION_PAGE = "page"
 BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PAGE}
-"""Ending of `suggest`'s output -> format, where none is named."""
+"""Default formats by the suffix of the output."""
 
 
 @command("suggest")
 def suggest_cli(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(help="Pipeline: its directory or package; blank:LANG without a model")],
+    model: Annotated[
+        str, typer.Argument(help="Pipeline: a directory or an installed package; blank:LANG without a model")
+    ],
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a file")],
-    limit: Annotated[int, options.limit("to choose")] = 200,
+    limit: Annotated[int, options.limit("to select")] = 200,
     format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
-    labels: Annotated[str, typer.Option(help="Labels, as in PER,ORG (to annotate; default: the model's)")] = "",
-    known: Annotated[list[str] | None, typer.Option(help="Texts that are annotated already; may be repeated")] = None,
+    labels: Annotated[
+        str, typer.Option(help="Labels to annotate, such as PER,ORG (default: the labels of the model)")
+    ] = "",
+    known: Annotated[
+        list[str] | None, typer.Option(help="Files with texts that are already annotated; may be repeated")
+    ] = None,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """
-    Choose the texts that are most worth annotating.
+    """Select the texts that are most worth annotating (active learning).
 
-    Chooses the texts that the model is most uncertain about, each different from those chosen before, without
-    duplicates; there may be millions. Each line of a text file is a text. A record of JSONL, CSV or a .spacy file stays
-    whole, and keeps its id. The output is for import into doccano, Label Studio or Prodigy, with the model's entities
-    to correct and their probabilities. `spacy tener convert` reads the tools' exports. The format page is one HTML file
-    to annotate in a browser. Without --format, the output's ending decides: .jsonl is doccano's, .json Label Studio's,
-    .html the page.
+    Selects texts that the model is most uncertain about and that differ from each other, without duplicates. The input
+    may have millions of texts. Each line of a text file is a text. A record of JSONL, CSV or a .spacy file is one text,
+    and keeps its id. The output can be imported into doccano, Label Studio or Prodigy, and contains the model's
+    predictions with their probabilities. `spacy tener convert` converts the exports of these tools. The format `page`
+    is an HTML page in a single file, on which you annotate in a browser. Without --format, the suffix of the output
+    determines the format: .jsonl is doccano, .json Label Studio, .html the page.
 
-    Without a model, blank:zh chooses texts that differ from each other, and annotates nothing in them.
+    blank:zh selects texts without a model. They differ from each other and contain no predictions.
     """
     if format is None and (format := BY_ENDING.get(output.suffix)) is None:
-        remedy = f"Name one by --format: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
-        raise CommandLineError(f"{output}: no format has this ending", remedy)
+        remedy = f"Set --format to one of: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
+        raise CommandLineError(f"{output}: unknown format", remedy)
     interface = output.with_name(f"{output.stem}{INTERFACE}")
     has_interface = format != ANNOTATION_PAGE and TOOLS[format].interface is not None
     for path in (output, interface if has_interface else None):
@@ -74,18 +79,20 @@ def suggest_cli(
     blank = model.startswith(BLANK)
     if format != ANNOTATION_PAGE and not TOOLS[format].interface:
         refuse_options(
-            ctx, ["labels"], f"{format} gets its labels from its own project", "Set them there, and leave it out."
+            ctx, ["labels"], f"the labels of {format} are set in its project", "Leave it out, and set them there."
         )
     setup_gpu(gpu_id)
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
     if not blank:
-        PipelineNER.of(nlp)  # refuses a pipeline without tener_ner
+        PipelineNER.of(nlp)  # Raises an error if the pipeline has no tener_ner.
     shown = names(labels) or entity_labels(nlp)
     records = not_empty(stream_records(find_texts(texts)[0]), texts)
     known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
     chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)
     if not chosen:
-        raise RemedyError("No text is left to suggest: all are known or empty", "Give other texts, or fewer --known.")
+        raise RemedyError(
+            "There is no text to select: all are annotated or empty", "Use other texts, or fewer files in --known."
+        )
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
         sources = {"model": describe_model(nlp, model), "inputs": ", ".join(texts)}

@@ -1,4 +1,4 @@
-"""`spacy tener trim`: a smaller pipeline, or one without torch."""
+"""The command `trim`, which makes a pipeline smaller, or converts its transformer so that it runs without torch."""
 
 from __future__ import annotations
 
@@ -25,41 +25,43 @@ def trim_cli(
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a new directory")],
     min_count: Annotated[
-        int, typer.Option("--min-count", help="Keep the rows of strings that occur this often", min=1)
+        int, typer.Option("--min-count", help="Minimum frequency of strings whose embeddings are kept", min=1)
     ] = 1,
-    half: Annotated[bool, typer.Option("--half", help="Store rows as 16-bit floats")] = False,
+    half: Annotated[bool, typer.Option("--half", help="Store embeddings as 16-bit floats")] = False,
     onnx: Annotated[
-        str | None, options.choice(("--onnx",), "Convert transformers to ONNX, instead", ("float32", "int8"))
+        str | None,
+        options.choice(("--onnx",), "Convert the transformer to ONNX instead of trimming", ("float32", "int8")),
     ] = None,
     component: options.Component = None,
     force: options.Force = False,
     code: options.Code = None,
 ) -> None:
-    """
-    Make a pipeline smaller, or let it run without torch.
+    """Make a pipeline smaller, or independent of torch.
 
-    A pipeline has a row for every character, bigram and word of its vectors and of its training data, and most texts
-    use few of them. TEXTS are its training data, and raw text like that it will be used on. All strings that are not in
-    TEXTS become unknown ones. Small tables, as of a segmenter's tags, and the lexicon stay whole. --component names
-    another component with embedding tables, as a shared tok2vec.
+    A pipeline has embeddings for all characters, bigrams and words of its vectors and its training data, and most texts
+    need only few of them. TEXTS should be the training data, and raw text similar to the texts that the pipeline will
+    process. Strings that don't occur in TEXTS become unknown strings. Small tables, such as the tags of a segmenter,
+    and the lexicon are not trimmed. Use --component to trim another component with embeddings, such as a shared
+    tok2vec.
 
-    With --onnx, all rows stay. The transformer becomes a graph that ONNX Runtime computes, without torch and
-    transformers: several times as fast on a CPU, in int8 most of all. Entities of TEXTS that only one of the two
-    pipelines finds are counted and shown. Needs onnx and onnxruntime.
+    With --onnx, embeddings are not trimmed. The transformer is converted to an ONNX graph, which ONNX Runtime computes
+    without torch and transformers. This is several times as fast on a CPU, and int8 is the fastest. The command counts
+    and prints the entities in TEXTS that only one of the two pipelines predicts. Requires onnx and onnxruntime.
     """
     check_new(output, force)
     nlp = load_pipeline(model)
-    before = size_mb(nlp.path)  # of MODEL, which --output may name too
+    before = size_mb(nlp.path)  # Measured now, since --output may overwrite MODEL.
     if onnx is None:
         trim_rows(nlp, stream_texts(texts), min_count=min_count, half=half, component=component)
         write_pipeline(nlp, output)
     else:
-        refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim rows by another call.")
+        refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim with a separate call.")
         _leave_out_torch(nlp, model, texts, onnx, output)
-    msg.good(f"Saved to {output}: {size_mb(output):.1f} MB, before {before:.1f} MB")
+    msg.good(f"Saved to {output}: {size_mb(output):.1f} MB instead of {before:.1f} MB")
 
 
 def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
+    """Convert the transformer of a pipeline to ONNX, write the pipeline, and print which entities changed."""
     require_torch()
     from ..export.transformer_to_onnx_torch import Precision, changed_entities, to_onnx
 
@@ -69,4 +71,4 @@ def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str
     same, changed = changed_entities(old, load_pipeline(str(output)), read)
     msg.info(f"{counted(len(read), 'text')}: {counted(same, 'entity', 'entities')} in both, {len(changed)} in one only")
     if changed:
-        msg.table(changed[:_SHOWN_ENTITIES], header=("Found by", "Label", "Text"), divider=True)
+        msg.table(changed[:_SHOWN_ENTITIES], header=("Predicted by", "Label", "Text"), divider=True)

@@ -1,4 +1,4 @@
-"""`spacy tener vectors`: vectors of words, by a pretrained encoder."""
+"""The command `vectors`, which computes static word vectors with a pretrained encoder."""
 
 from __future__ import annotations
 
@@ -21,43 +21,43 @@ from . import options
 from ._common import CommandLineError, check_file, command, msg, names, refuse_options, stream_texts
 
 
-@command("vectors", stopped="The same command continues.")
+@command("vectors", stopped="Run the same command to continue.")
 def vectors_cli(
     ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="ONNX file, or a transformer: its directory, minilm or e5")],
+    encoder: Annotated[str, typer.Argument(help="ONNX file, or a transformer: a directory, minilm or e5")],
     texts: Annotated[
-        list[str] | None, typer.Argument(help="Raw texts, whose words are taken (default: GloVe's)")
+        list[str] | None, typer.Argument(help="Raw texts from which the words are extracted (default: words of GloVe)")
     ] = None,
     *,
-    output: Annotated[Path, options.output("a file, as static.vec")],
-    words: Annotated[Path | None, typer.Option("--words", help="List of words, one on each line")] = None,
+    output: Annotated[Path, options.output("a file such as static.vec")],
+    words: Annotated[Path | None, typer.Option("--words", help="File with one word on each line")] = None,
     max_words: Annotated[
-        int, typer.Option("--max-words", help="Maximum number of words: the first ones", min=1)
+        int, typer.Option("--max-words", help="Maximum number of words; the first ones are used", min=1)
     ] = 100_000,
-    lang: Annotated[str, options.lang("its tokenizer finds their words")] = "en",
-    layers: Annotated[str, typer.Option("--layers", help="Layers of a transformer that are averaged")] = "1,2,3,4",
-    outputs: Annotated[str, typer.Option("--outputs", help="Outputs of an ONNX file that are averaged")] = "",
+    lang: Annotated[str, options.lang("determines the tokenizer")] = "en",
+    layers: Annotated[str, typer.Option("--layers", help="Layers of a transformer to average")] = "1,2,3,4",
+    outputs: Annotated[str, typer.Option("--outputs", help="Outputs of an ONNX file to average")] = "",
     width: Annotated[int, typer.Option("--width", help="Number of principal components", min=1)] = 100,
     force: options.Force = False,
 ) -> None:
-    """
-    Make vectors of words by a pretrained encoder.
+    """Compute word vectors with a pretrained encoder.
 
-    Each word is read alone, and gets the mean of its pieces in some layers, reduced to principal components. The
-    overlay static reads the vectors; a trained pipeline needs no encoder.
+    Each word is encoded without context. Its vector is the mean of its subword tokens' hidden states in some layers,
+    reduced to principal components. Use the vectors with the overlay `static`; the trained pipeline doesn't need the
+    encoder.
 
-    The words are GloVe's most frequent ones (extra glove), those of a list, or those of raw texts, the most frequent
-    first. A command that was stopped continues when it is called again.
+    The words come from a list, from raw texts (the most frequent first), or by default from GloVe (extra `glove`). If
+    the command is stopped, run it again to continue.
     """
     check_file(output, force)
     if words is not None and texts:
-        raise CommandLineError("Both --words and raw texts give words", "Leave one of them out.")
+        raise CommandLineError("Both --words and raw texts are given", "Use only one of them.")
     if not texts:
-        refuse_options(ctx, ["lang"], "there are no raw texts", "Name some, or leave it out.")
+        refuse_options(ctx, ["lang"], "there are no raw texts", "Add some, or leave it out.")
     if encoder.endswith(".onnx"):
-        refuse_options(ctx, ["layers"], "the layers of an ONNX file have names", "Name them by --outputs.")
+        refuse_options(ctx, ["layers"], "the layers of an ONNX file have names", "Use --outputs.")
     else:
-        refuse_options(ctx, ["outputs"], "the layers of a transformer have numbers", "Name them by --layers.")
+        refuse_options(ctx, ["outputs"], "the layers of a transformer have numbers", "Use --layers.")
     if words is not None:
         found = words_of_list(words)
     elif texts:
@@ -69,11 +69,14 @@ def vectors_cli(
     count, share = write_static_vectors(reader, selected, width, output)
     msg.good(f"{output}: {counted(count, 'word')}, {width} of {reader.width} components, {share:.0%} of the variance")
     if count < len(selected):
-        msg.warn(f"{counted(len(selected) - count, 'word')} left out, which the encoder cannot read")
+        msg.warn(f"{counted(len(selected) - count, 'word')} left out, since the encoder has no subword tokens for them")
 
 
 def _numbers(text: str) -> list[int]:
+    """Parse a list of layer numbers."""
     numbers = names(text)
     if not numbers or not all(map(str.isdecimal, numbers)):
-        raise CommandLineError(f"--layers {text}: these are no numbers of layers", "Write them as in 1,2,3,4.")
+        raise CommandLineError(
+            f"--layers {text}: not a list of numbers", "Use numbers separated by commas, as in 1,2,3,4."
+        )
     return list(map(int, numbers))

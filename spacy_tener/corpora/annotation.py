@@ -120,9 +120,7 @@ class Event(Enum):
     OVERLAP = "Entities that overlap a longer entity, left out"
     NO_ENTITIES = "Files without any entities (check that they are annotated, and that format and columns are right)"
     LEFT_OUT = "Records left out (rejected, cancelled or not annotated)"
-    SUGGESTED = (
-        "Predictions that nobody has corrected, used as annotation (correct and export them with a tool)"
-    )
+    SUGGESTED = "Predictions that nobody has corrected, used as annotation (correct and export them with a tool)"
     LISTS = "Records with several lists of entities, merged (check that none of them contains predictions)"
     SEVERAL = "Texts annotated several times, used once (mark the right annotation as ground truth)"
     BINARY = "Records with accepted or rejected spans; the rest of their texts gets missing annotation"
@@ -287,9 +285,7 @@ def _checked(span: EntitySpan, text: str) -> EntitySpan:
     covered = text[span.start : span.end]
     if not is_quoted(span, text):
         reason = f"{where} covers '{covered[:60]}' but the file quotes '{(span.quoted or '')[:60]}'"
-        raise RecordError(
-            reason, "Check the offsets. They count code points, not bytes or UTF-16 code units."
-        )
+        raise RecordError(reason, "Check the offsets. They count code points, not bytes or UTF-16 code units.")
     return span
 
 

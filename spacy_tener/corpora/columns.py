@@ -285,9 +285,7 @@ def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
         start = text.find(token, end) if token else len(text)
         gap = text[end:start]
         if start < 0 or gap.strip():
-            reason = (
-                f"the text has {excerpt(text[end:].lstrip()[:20])}, but the next token is {excerpt(token)}"
-            )
+            reason = f"the text has {excerpt(text[end:].lstrip()[:20])}, but the next token is {excerpt(token)}"
             raise RecordError(reason, "Correct the text, or remove its line.", line=line)
         if tokens and gap.startswith(" "):
             spaces[-1], gap = True, gap[1:]

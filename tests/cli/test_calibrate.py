@@ -74,7 +74,7 @@ def test_thresholds_of_other_probabilities_do_not_stay(model, data):
     path.write_text(json.dumps({**cfg_of(model), "threshold": 0.99}), encoding="utf8")
     code, output = calibrate(model, data(), "-o", model, "--force")
     assert code == 0, output
-    assert "Earlier thresholds are removed" in output
+    assert "The thresholds are removed" in output
     assert cfg_of(model)["threshold"] == 0.0
     assert len(spacy.load(model)(TEXT).ents) == 2
 

@@ -405,7 +405,10 @@ def config_of_ner(tmp_path: Path) -> Path:
 def test_a_config_of_ner_with_another_factory_is_told_which_lines_to_write(command: str, config_of_ner: Path) -> None:
     ran = run_tener(command, config_of_ner)
     assert ran.code == 1
-    assert "[components.ner] has the factory tener_ner, but moves, update_with_oracle_cut_size, model of spaCy's ner" in ran.text
+    assert (
+        "[components.ner] has the factory tener_ner, but moves, update_with_oracle_cut_size, model of spaCy's ner"
+        in ran.text
+    )
     assert "Replace the sections [components.ner] and [components.ner.model]" in ran.text
     # These four, which from-ner.md shows, make it a config.
     page = (BASE.parent.parent / "docs" / "from-ner.md").read_text(encoding="utf8")

@@ -31,7 +31,7 @@ def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
     result = convert(corpus, "-o", tmp_path / "out", "--from", "auto", "--scheme", "auto")
     assert result.code == 0
     counted = {"Format columns", "Tag scheme IOB2", "Docs written 6", "Tokens 8"}
-    assert counted | {"Tokens without annotation 0", "Entities 6", "NAME 6"} <= set(result.lines)
+    assert counted | {"Tokens with missing annotation 0", "Entities 6", "NAME 6"} <= set(result.lines)
     assert "Language: zh, by its letters" in result.text
     assert "Tags repaired: 2" in result.text
     for number in (4, 7):
@@ -76,9 +76,7 @@ def test_decisions_are_counted_and_the_way_to_learn_them_is_named(tmp_path: Path
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, answers)))
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path)
     assert "Records with accepted or rejected spans; the rest of their texts gets missing annotation: 2" in result.text
-    assert {"Docs written 2", "Tokens without annotation 6", "Spans known to be wrong 1", "Entities 1"} <= set(
-        result.lines
-    )
+    assert {"Docs written 2", "Tokens with missing annotation 6", "Rejected spans 1", "Entities 1"} <= set(result.lines)
     assert "--components.tener_ner.incorrect_spans_key incorrect_spans" in result.text
     _, rejected = docs(tmp_path / "a.spacy")
     assert [(span.text, span.label_) for span in rejected.spans["incorrect_spans"]] == [("北京", "LOC")]
@@ -91,7 +89,7 @@ def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
     assert "Entities whose boundaries are not token boundaries; their tokens get missing annotation: 1" in result.text
     assert "line 1: X 'New'" in result.text
     assert "Entities with whitespace at their boundaries, which is removed: 1" in result.text
-    assert {"Tokens without annotation 1", "Entities 1", "LOC 1"} <= set(result.lines)
+    assert {"Tokens with missing annotation 1", "Entities 1", "LOC 1"} <= set(result.lines)
     assert not any(line.startswith("Tag scheme") for line in result.lines)
 
 

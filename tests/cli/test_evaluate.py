@@ -131,7 +131,7 @@ def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str
 def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, tmp_path: Path) -> None:
     data = save_docs(tmp_path / "test.spacy", spacy.blank("zh").make_doc("王李"))
     code, text = evaluate(model, data, "--page", tmp_path / "e.html")
-    assert (code, "no entities to score The page shows the entities found." in text) == (0, True)
+    assert (code, "no entities to score The page shows the predicted entities." in text) == (0, True)
     assert '"scores":null,"texts":[["王李",[[0,[0,1,"PER.NAM"],null],[0,[1,2,"PER.NOM"],null]]]]' in (
         tmp_path / "e.html"
     ).read_text(encoding="utf8")
@@ -164,7 +164,7 @@ def test_pages_of_displacy_have_what_is_found_in_the_colours_of_all_pages(
     code, text = evaluate(saved["tener"], corpus, "-dp", tmp_path / "pages", "--displacy-limit", 1, "--force")
     assert (code, "entities.html: 1 text" in text) == (0, True), text
     code, text = evaluate(saved["tener"], corpus, "-dp", corpus)
-    assert (code, "texts.spacy: is a file Name a directory." in text) == (2, True), text
+    assert (code, "texts.spacy: is a file Use a directory." in text) == (2, True), text
 
 
 def test_entities_within_others_and_parses_have_pages_of_their_own(tmp_path: Path) -> None:

@@ -24,12 +24,12 @@ def test_the_file_is_checked_on_texts(saved: dict[str, Path], tmp_path: Path, vi
     ran = run_tener("export", saved[view], "-o", tmp_path / "new" / "ner.onnx")
     assert ran.code == 0, ran.text
     assert re.search(
-        r"Checked on \d+ texts of [\d,]+ characters \(texts of what its tables contain\): [\d,]+ entities, all",
+        r"Verified on \d+ texts of [\d,]+ characters \(generated texts\): [\d,]+ entities, all",
         ran.text,
     )
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS), encoding="utf8")
     ran = run_tener("export", saved[view], "-o", tmp_path / "ner.onnx", "--texts", tmp_path / "in.txt")
-    assert f"Checked on 8 texts of 83 characters ({tmp_path}/in.txt): 14 entities, all as the pipeline" in ran.text
+    assert f"Verified on 8 texts of 83 characters ({tmp_path}/in.txt): 14 entities, all with the same prob" in ran.text
     found = tener_reader.load(tmp_path / "ner.onnx").entities(TEXT)
     assert [(entity["start"], entity["end"], entity["label"]) for entity in found] == ENTITIES
 
@@ -43,8 +43,8 @@ def test_a_difference_is_told(saved: dict[str, Path], tmp_path: Path, monkeypatc
     monkeypatch.setattr(export_module, "export_model", export_another)
     ran = run_tener("export", saved["tener"], "-o", tmp_path / "ner.onnx")
     assert ran.code == 0
-    assert re.search(r"⚠ Checked on \d+ texts .* with probabilities that differ by up to 0\.\d{4}", ran.text)
-    assert "Texts with other entities" in ran.text
+    assert re.search(r"⚠ Verified on \d+ texts .* with probabilities that differ by up to 0\.\d{4}", ran.text)
+    assert "Texts with different entities" in ran.text
 
 
 def test_what_other_components_find_is_not_in_the_file(saved: dict[str, Path], tmp_path: Path) -> None:
@@ -52,7 +52,10 @@ def test_what_other_components_find_is_not_in_the_file(saved: dict[str, Path], t
     nlp.add_pipe("entity_ruler")
     nlp.to_disk(tmp_path / "model")
     ran = run_tener("export", tmp_path / "model", "-o", tmp_path / "ner.onnx")
-    assert (ran.code, "Not in the file: entities of: 1 entity_ruler" in ran.text) == (0, True), ran.text
+    assert (ran.code, "Not exported: components that predict other entities: 1 entity_ruler" in ran.text) == (
+        0,
+        True,
+    ), ran.text
 
 
 def test_a_full_disk_leaves_the_old_file(

@@ -57,8 +57,8 @@ DIRECTORIES = ("silver model text.txt",)
 @pytest.mark.parametrize(
     ("words", "output", "message"),
     [
-        *((words, "folder.html", "folder.html: is a directory Name a file.") for words in FILES),
-        *((words, "pipe.html", "pipe.html: is no regular file Name a file.") for words in FILES),
+        *((words, "folder.html", "folder.html: is a directory Use the path of a file.") for words in FILES),
+        *((words, "pipe.html", "pipe.html: is not a regular file Use the path of a file.") for words in FILES),
         *((words, "text.txt/a.html", "text.txt/a.html: cannot be written, as {}/text.txt is not a") for words in FILES),
         *((words, "text.txt", "text.txt: not a directory") for words in DIRECTORIES),
     ],
@@ -97,9 +97,9 @@ WRONG_INPUT = [
     ("evaluate model bare.spacy -o {new}.json", "no entities to score"),
     ("evaluate model broken.spacy", "broken.spacy: is not a .spacy file Make it with `spacy tener convert`."),
     ("evaluate model empty.spacy", "empty.spacy: is not a .spacy file"),
-    ("evaluate model text.txt", "there are no Docs in .spacy files Make them with `spacy tener convert`."),
-    ("evaluate model runs", "there are no Docs in .spacy files Make them with `spacy tener convert`."),
-    ("export model -o text.txt", "text.txt: exists already Choose another name, or overwrite it by --force."),
+    ("evaluate model text.txt", "there are no Docs in .spacy files Create them with `spacy tener convert`."),
+    ("evaluate model runs", "there are no Docs in .spacy files Create them with `spacy tener convert`."),
+    ("export model -o text.txt", "text.txt: exists already Choose another path, or add --force to overwrite it."),
     (
         "export blank -o {new}",
         "The pipeline has no tener_ner Its components are: none. Use a pipeline with a trained tener_ner",
@@ -112,8 +112,8 @@ WRONG_INPUT = [
     ("explain model runs -o {new}.html", "runs: there are no Docs in .spacy files"),
     ("explain model text.txt --component other -o {new}.html", "no tener_ner named 'other'"),
     ("suggest blank text.txt -o {new}.jsonl", "The pipeline has no tener_ner"),
-    ("suggest model text.txt -o {new} -f doccano --known text.txt", "No text is left to suggest"),
-    ("trim model text.txt -o runs", "exists already, and is no pipeline Name a new directory."),
+    ("suggest model text.txt -o {new} -f doccano --known text.txt", "There is no text to select"),
+    ("trim model text.txt -o runs", "exists already and isn't a pipeline Use a new directory."),
     ("trim model text.txt -o {new} --component ner", "has no tener_ner named 'ner'"),
     ("explain blank text.txt -o {new}.html", "The pipeline has no tener_ner"),
     ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
@@ -128,18 +128,18 @@ WRONG_INPUT = [
     ("calibrate model nope.spacy -o {new}", "nope.spacy: cannot be read: No such file or directory"),
     (
         "calibrate model gold.spacy -o model",
-        "--output model: exists already Name a new directory, or overwrite it by --force.",
+        "--output model: exists already Use a new directory, or add --force to overwrite it.",
     ),
     ("debug-data nope.cfg", "Could not read config file from nope.cfg"),
     ("silver model empty.txt -o {new}", "empty.txt: there is no text"),
     ("trim model empty.txt -o {new}", "empty.txt: there is no text"),
     ("annotate model empty.txt -o {new} -f jsonl", "empty.txt: there is no text"),
     ("suggest model empty.txt -o {new}.jsonl", "empty.txt: there is no text"),
-    ("explain model empty.txt -o {new}.html", "empty.txt: there is nothing in it"),
+    ("explain model empty.txt -o {new}.html", "empty.txt: is empty"),
 ]
 WRONG_COMMAND_LINE = [
     ("annotate model text.txt -o {new} -f csv", "'csv' is not one of"),
-    ("calibrate model gold.spacy -o {new} --confidence 0.8", "--confidence: there are no thresholds"),
+    ("calibrate model gold.spacy -o {new} --confidence 0.8", "--confidence: no thresholds are set"),
     ("calibrate model gold.spacy -o {new} --precision 1.5", "1.5 is not between 0 and 1"),
     ("convert text.txt", "Missing option '--output'"),
     ("convert text.txt -o {new} --from csv", "'csv' is not one of: auto,"),
@@ -147,25 +147,25 @@ WRONG_COMMAND_LINE = [
     ("convert text.txt -o {new} --overlap first", "'first' is not one of"),
     ("convert text.txt -o {new} --lang qqq", "spaCy has no tokenizer for the language 'qqq'"),
     ("evaluate model", "Missing argument"),
-    ("evaluate model gold.spacy --explain 3", "--explain: there is no page to link from"),
-    ("explain model text.txt -o page.docx", "page.docx: no format has this ending"),
+    ("evaluate model gold.spacy --explain 3", "--explain: requires a page of errors"),
+    ("explain model text.txt -o page.docx", "page.docx: unknown format"),
     ("review model -o {new}", "There is no annotation to review"),
     ("review model gold.spacy -o {new} --dev gold.spacy", "--dev: for training, and model is trained"),
     ("review model gold.spacy -o {new} -s training.max_steps=9", "--set: for training"),
     ("review model gold.spacy -o {new} --folds 5 -j 2", "--folds, --jobs: for training, and model is trained Leave"),
-    ("review gold.spacy --apply d.json -o {new} --limit 3", "--limit: --apply reads no text by a model"),
+    ("review gold.spacy --apply d.json -o {new} --limit 3", "--limit: --apply doesn't use a model"),
     ("review model gold.spacy --apply d.json -o {new}", "model: --apply needs no model"),
-    ("serve a/model-best b/model-best", "Models need different names"),
-    ("serve =a", "Models need different names"),
+    ("serve a/model-best b/model-best", "The models don't have different names"),
+    ("serve =a", "The models don't have different names"),
     ("serve model --allow-origin here", "'here' is not an origin"),
     ("silver , text.txt -o {new}", "No pipeline given"),
     ("silver model text.txt -o {new} --sure 1.5", "Invalid value for '--sure'"),
     ("silver model text.txt -o {new} --outside 0.5", "'--outside': 0.5 is not between 0.5 and 1, as 0.9 is."),
-    ("suggest model text.txt -o {new}.bin", "Name one by --format: doccano, labelstudio, prodigy, page."),
+    ("suggest model text.txt -o {new}.bin", "Set --format to one of: doccano, labelstudio, prodigy, page."),
     ("suggest model text.txt -o {new} --format conll", "'conll' is not one of: doccano, labelstudio"),
-    ("suggest model text.txt -o {new}.jsonl --labels PER", "--labels: doccano gets its labels from its own project"),
+    ("suggest model text.txt -o {new}.jsonl --labels PER", "--labels: the labels of doccano are set in its project"),
     ("trim model text.txt -o {new} --min-count 0", "min-count"),
-    ("vectors minilm -o {new} --words text.txt --layers 1,-2", "--layers 1,-2: these are no numbers of layers Write"),
+    ("vectors minilm -o {new} --words text.txt --layers 1,-2", "--layers 1,-2: not a list of numbers Use"),
     ("wectors text.txt", "No such command 'wectors'"),
 ]
 
@@ -205,7 +205,7 @@ def test_annotate_fails_where_no_text_could_be_read(
         ran = run_tener(*words, "--processes", 1)
         assert ran.code == code
         assert all(count in ran.text for count in counts), ran.text
-        assert ("No text could be read: the column error says why of each." in ran.text) == (code == 1)
+        assert ("No text could be processed. The column error contains the errors." in ran.text) == (code == 1)
         assert len((tmp_path / "out" / "part-00000.jsonl").read_text(encoding="utf8").splitlines()) == len(lines)
 
 

@@ -205,8 +205,14 @@ def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> N
         ({"data": {"text": "abc"}, "annotations": 1}, "'annotations' is not a list: 1"),
         ({"data": {"text": "abc"}, "annotations": ["x"]}, 'an annotation is not an object: "x"'),
         ({"data": {"text": "abc"}, "annotations": [{}]}, "'result' is not a list: missing"),
-        (task([{"result": [{"type": "hypertextlabels"}]}]), "offsets of regions with the type 'hypertextlabels' don't refer to the plain text"),
-        (task([{"result": [{"type": "paragraphlabels"}]}]), "offsets of regions with the type 'paragraphlabels' don't refer to the plain text"),
+        (
+            task([{"result": [{"type": "hypertextlabels"}]}]),
+            "offsets of regions with the type 'hypertextlabels' don't refer to the plain text",
+        ),
+        (
+            task([{"result": [{"type": "paragraphlabels"}]}]),
+            "offsets of regions with the type 'paragraphlabels' don't refer to the plain text",
+        ),
         (task([{"result": ["x"]}]), 'a region is not an object: "x"'),
         (["text"], "the record is not a JSON object"),
         (5, "the record is not a JSON object"),

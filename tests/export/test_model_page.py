@@ -275,12 +275,12 @@ def test_no_path_of_this_machine_is_in_what_is_written(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([], 2, "Nothing is to be written Name a file by --output or --page."),
-        (["-o", "ner.onnx", "--wasm", "."], 2, "--wasm: there is no page Name one by --page."),
+        ([], 2, "There is no output Add --output or --page."),
+        (["-o", "ner.onnx", "--wasm", "."], 2, "--wasm: no page is written Add --page."),
         (["--page", "new", "--wasm", "."], 1, ".: has no ort.wasm.bundle.min.mjs"),
         (["--page", "new", "--wasm", "."], 1, "Run `npm install onnxruntime-web@1.30.0`"),
         (["--page", "page/index.html"], 1, "index.html: exists already"),
-        (["--page", "page"], 1, "index.html: exists already Choose another name, or overwrite it by --force."),
+        (["--page", "page"], 1, "index.html: exists already Choose another path, or add --force to overwrite it."),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_anything_is_computed(

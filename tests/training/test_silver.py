@@ -138,7 +138,7 @@ def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
     assert "unlabelled: no component has entity labels Use a trained pipeline." in output
     code, output = run(tmp_path / "blank")
     assert code == 0
-    assert f"No component is known to set entities: {tmp_path / 'blank'}" in output
+    assert f"No component declares that it sets entities: {tmp_path / 'blank'}" in output
 
 
 def test_teachers_vote_whatever_they_are(trained):

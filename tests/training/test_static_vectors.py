@@ -80,7 +80,7 @@ def test_nothing_is_fetched_for_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(socket, "socket", None)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     for name in ("no-such-model", "no/such/model", "bert-base-chinese"):
-        with pytest.raises(RemedyError, match=r"no directory, .* of a package: minilm, e5\. `hf download"):
+        with pytest.raises(RemedyError, match=r"neither a directory .* one of: minilm, e5\. Run `hf download"):
             find_transformer(name)
     snapshot = tmp_path / "models--me--bert" / "snapshots" / "123"
     snapshot.mkdir(parents=True)
@@ -184,7 +184,7 @@ def test_the_same_words_are_read_by_one_process_at_a_time(tmp_path: Path) -> Non
     [
         ([], 4, "There are no words"),
         (WORDS[:3], 4, "3 words with 16 dimensions have fewer than 4 components"),
-        (WORDS, 17, f"12 words with {WIDTH} features have no 17"),
+        (WORDS, 17, f"12 words with {WIDTH} dimensions have fewer than 17"),
     ],
 )
 def test_what_has_no_components_is_refused(
