@@ -172,7 +172,7 @@ def test_review_judges_entities_within_others_and_puts_decisions_into_the_corpus
     del silent.spans["sc"]
     DocBin(docs=docs).to_disk(tmp_path / "wrong.spacy")
     ran = run_tener("review", model, tmp_path / "wrong.spacy", "--output", tmp_path / "review")
-    assert "2 suspected errors about 4 texts with 4 entities" in ran.text
+    assert "2 suspected errors in 4 texts with 4 entities" in ran.text
     errors = [json.loads(line) for line in (tmp_path / "review" / "review.jsonl").open(encoding="utf8")]
     sides = sorted((error["kind"], rows(error["gold"]), rows(error["found"])) for error in errors)
     assert sides == [("label", [[2, 9, "GPE"]], [[2, 9, "ORG"]]), ("missing", [], [[2, 4, "GPE"]])]

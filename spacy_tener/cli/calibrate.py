@@ -114,7 +114,7 @@ def _print_thresholds(
     unmet = [f"{label} ({thresholds[label]:g})" for group in fitted if group.value is None for label in group.labels]
     if unmet:
         msg.warn(
-            f"Too few entities, or too few correct ones, for a precision of {precision}. Labels that keep their thresholds: "
+            f"Too few correct entities for a precision of {precision}. These labels keep their thresholds: "
             + ", ".join(unmet),
             "Annotate more texts, or use a lower precision.",
         )

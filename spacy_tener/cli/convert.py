@@ -49,7 +49,7 @@ def convert_cli(
     ] = "auto",
     overlap: Annotated[str, options.choice(("--overlap",), "What to do if JSON spans overlap", OVERLAPS)] = "error",
     texts: Annotated[
-        str, typer.Option(help="Keys of texts in Label Studio tasks (default: all texts with entities)")
+        str, typer.Option(help="Texts: their keys in Label Studio tasks (default: all texts with entities)")
     ] = "",
     encoding: options.Encoding = "utf-8",
     token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,

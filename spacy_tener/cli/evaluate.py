@@ -37,7 +37,7 @@ def evaluate_cli(
     data: Annotated[Path, typer.Argument(help="A .spacy file, or a directory of .spacy files")],
     output: Annotated[Path | None, options.output("a JSON file")] = None,
     page: Annotated[
-        Path | None, typer.Option("--page", help="Output path of an HTML page with scores, confusion matrix and errors")
+        Path | None, typer.Option("--page", help="Output path of an HTML page: scores, confusion matrix and errors")
     ] = None,
     explained: Annotated[
         int,

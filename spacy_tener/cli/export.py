@@ -27,7 +27,7 @@ def export_cli(
     page: Annotated[
         Path | None,
         typer.Option(
-            "--page", help="Output path of an HTML page that runs in a browser, or a directory for index.html"
+            "--page", help="Output path of an HTML page: the model in a browser; or a directory for index.html"
         ),
     ] = None,
     wasm: Annotated[
@@ -35,7 +35,7 @@ def export_cli(
     ] = Path("node_modules", RUNTIME),
     texts: Annotated[
         list[str] | None,
-        typer.Option("--texts", help="Files with texts to verify the export; may be repeated"),
+        typer.Option("--texts", help="Texts: files to verify the export with; may be repeated"),
     ] = None,
     half: Annotated[bool, typer.Option("--half", help="Store embeddings as 16-bit floats")] = False,
     component: options.Component = None,

@@ -28,13 +28,13 @@ def extend_cli(
     old: Annotated[Path | None, typer.Option("--with", help="Texts that MODEL was trained on (.spacy)")] = None,
     dev: Annotated[
         Path | None,
-        typer.Option("--dev", help="Development set, annotated for all labels (default: a tenth of NEW)"),
+        typer.Option("--dev", help="Development set (annotated for all labels; default: a tenth of NEW)"),
     ] = None,
     labels: Annotated[
         str,
         typer.Option(
             "--labels",
-            help="Labels that NEW is annotated for, such as PER,ORG (default: labels that MODEL doesn't have)",
+            help="Labels, such as PER,ORG (that NEW is annotated for; default: labels that MODEL doesn't have)",
         ),
     ] = "",
     rename: Annotated[

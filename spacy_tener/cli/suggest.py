@@ -49,7 +49,7 @@ def suggest_cli(
     limit: Annotated[int, options.limit("to select")] = 200,
     format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
     labels: Annotated[
-        str, typer.Option(help="Labels to annotate, such as PER,ORG (default: the labels of the model)")
+        str, typer.Option(help="Labels, such as PER,ORG (to annotate; default: the labels of the model)")
     ] = "",
     known: Annotated[
         list[str] | None, typer.Option(help="Files with texts that are already annotated; may be repeated")

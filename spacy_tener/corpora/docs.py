@@ -173,5 +173,5 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
         warnings.filterwarnings("ignore", r"\[W090\]")  # spaCy warns if there are no files. We raise an error below.
         examples = list(islice(NamingCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
     if not examples:
-        raise RemedyError(f"{path}: there are no Docs in .spacy files", "Make them with `spacy tener convert`.")
+        raise RemedyError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")
     return examples

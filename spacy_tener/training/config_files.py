@@ -192,7 +192,7 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
 
 
 def description(config: Path) -> str:
-    """Return the description of a config: the comment at the beginning of the file, up to the first empty line in it."""
+    """Return the description of a config: the first comment of the file, up to an empty line in it."""
     lines = config.read_text(encoding="utf8").splitlines()
     said = itertools.takewhile(lambda line: line.startswith("# "), lines)
     return "\n".join(line.removeprefix("# ") for line in said)

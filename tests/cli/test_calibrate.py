@@ -53,7 +53,7 @@ def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_afte
     before = files(model)
     code, output = calibrate(model, data(), "-o", model, "--force", "--test", data("test"))
     assert code == 0, output
-    assert "120 entities found, 100 right" in output
+    assert "120 entities predicted, 100 correct" in output
     worse, better = re.search(r"before ([\d. ]+) after ([\d. ]+)", output).groups()
     assert float(better.split()[0]) < float(worse.split()[0])
     after = files(model)
@@ -95,7 +95,7 @@ def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path
 def test_thresholds_keep_a_wished_precision(model, data):
     code, output = calibrate(model, data(), "-o", model, "--force", "--precision", 0.7, "--test", data("test"))
     assert code == 0, output
-    assert "On test: 120 of 120 kept, 0.833 right" in output
+    assert "On the test set: 120 of 120 above the threshold, 0.833 correct" in output
     assert set(cfg_of(model)["threshold"]) == {"GPE", "ORG", "PER"}
     assert all(0.0 < value < 1.0 for value in cfg_of(model)["threshold"].values())
     assert len(spacy.load(model)(TEXT).ents) == 2

@@ -32,7 +32,7 @@ def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
     assert result.code == 0
     counted = {"Format columns", "Tag scheme IOB2", "Docs written 6", "Tokens 8"}
     assert counted | {"Tokens with missing annotation 0", "Entities 6", "NAME 6"} <= set(result.lines)
-    assert "Language: zh, by its letters" in result.text
+    assert "Language: zh, detected by its letters" in result.text
     assert "Tags repaired: 2" in result.text
     for number in (4, 7):
         assert f"line {number}: I-NAME at the start of a sentence begins an entity" in result.text
@@ -97,10 +97,10 @@ def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> 
     options = ("--tag-column", "2", "--texts", "title", "--tag-names", "O,B-PER")
     result = convert(corpus, "-o", tmp_path / "out", *options)
     assert result.code == 0
-    assert "--texts did nothing It is for labelstudio, not for columns." in result.text
-    assert "--tag-names did nothing It is for tokens, not for columns." in result.text
+    assert "--texts had no effect It applies to labelstudio, not to columns." in result.text
+    assert "--tag-names had no effect It applies to tokens, not to columns." in result.text
     assert "--tag-column" not in result.text
     (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
     mixed = convert(corpus, tmp_path / "task.jsonl", "-o", tmp_path / "mixed", "--overlap", "longest")
     assert mixed.code == 0
-    assert "did nothing" not in mixed.text
+    assert "had no effect" not in mixed.text

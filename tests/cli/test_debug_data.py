@@ -81,7 +81,7 @@ def test_a_wrong_setting_is_told_as_spacy_tells_it(tmp_path: Path, train: str) -
     [
         ([], "tener.cfg: Corpus path can't be None"),
         (["--paths.train", "corpus.spacy"], "corpus.spacy: cannot be read: No such file or directory Check the path."),
-        (["--paths.train", "junk.spacy"], "junk.spacy: is not a .spacy file Make it with `spacy tener convert`."),
+        (["--paths.train", "junk.spacy"], "junk.spacy: is not a .spacy file Create one with `spacy tener convert`."),
         (["--paths.train", "empty.spacy"], "empty.spacy: there are no Docs in .spacy files Create them with"),
         (["--paths.train"], "tener.cfg: train.path: at root: True is not"),
     ],

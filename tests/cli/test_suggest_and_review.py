@@ -188,7 +188,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
     suspicions = [record["suspicion"] for record in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
-    assert f"{counted(len(suspicions), 'suspected error')} about 4 texts with " in text
+    assert f"{counted(len(suspicions), 'suspected error')} in 4 texts with " in text
     nlp = spacy.load(model)
     nlp.add_pipe("tener_ner", name="other", source=spacy.load(model), first=True)
     nlp.to_disk(tmp_path / "two")
@@ -199,7 +199,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
 def test_limit_is_reported(tmp_path: Path, model: Path) -> None:
     save_corpus(tmp_path / "gold.spacy", [("王小明去了上海", [(0, 3, "ORG")])] * 2)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "1")
-    expected = "The 2 suspected errors about the most suspicious texts, of 4 suspected errors about 2 texts"
+    expected = "2 suspected errors in the highest ranked texts, of 4 suspected errors in 2 texts"
     assert (code, expected in text) == (0, True), text
     assert (tmp_path / "out" / "review.html").read_text(encoding="utf8").count('"doc":') == 1
 
@@ -242,7 +242,7 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
     strange = {**record, "text": "不在", "doc": 0}
     (tmp_path / "d.json").write_text(json.dumps([record, strange]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
-    assert (code, "1 decision applied, 0 agreed already" in text) == (0, True)
+    assert (code, "1 decision applied, 0 without a change" in text) == (0, True)
     assert "Decisions that don't match the corpus, left out: 1 '不在': the corpus has no such text" in text
     mended = list(read_docs(tmp_path / "m.spacy"))
     assert [doc.to_json() for i, doc in enumerate(mended) if i != number] == [
@@ -251,7 +251,7 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
     assert [ent.label_ for ent in mended[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
     # The same once more changes nothing.
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
-    assert "0 decisions applied, 1 agreed already" in text
+    assert "0 decisions applied, 1 without a change" in text
     assert (tmp_path / "n.spacy").read_bytes() == (tmp_path / "m.spacy").read_bytes()
     (tmp_path / "d.json").write_text(json.dumps([strange]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")

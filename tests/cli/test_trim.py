@@ -29,7 +29,7 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
     for view, model in saved.items():
         code, output = run(model, tmp_path / "raw.txt", "--output", tmp_path / view, "--half")
         assert code == 0, output
-        assert re.search(r"MB, before \d+\.\d MB", output)
+        assert re.search(r"MB instead of \d+\.\d MB", output)
         assert found(tmp_path / view) == found(model)
         assert size(tmp_path / view) < size(model)
 
@@ -43,7 +43,7 @@ def test_the_size_before_is_said_where_the_pipeline_takes_its_own_place(saved, t
     before = size_mb(tmp_path / "model")
     code, output = run(tmp_path / "model", tmp_path / "raw.txt", "--output", tmp_path / "model", "--half", "--force")
     assert code == 0, output
-    assert f"before {1e6 * before:.1f} MB" in output
+    assert f"instead of {1e6 * before:.1f} MB" in output
     assert size_mb(tmp_path / "model") < before
 
 
