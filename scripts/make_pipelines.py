@@ -109,7 +109,7 @@ def train_small(args: argparse.Namespace) -> Path:
         f"paths.teacher={teacher}",
         "training.max_steps=8000",
     )
-    return _grid(args, "wnut17", "tener+vectors+silver+taught", *settings)
+    return _grid(args, "wnut17", "tener+vectors+silver+distilled", *settings)
 
 
 def train_multilingual(args: argparse.Namespace) -> Path:
@@ -170,7 +170,7 @@ def train_chinese(args: argparse.Namespace) -> Path:
             "training.eval_frequency=200",
         )
         config = work / "config.cfg"
-        _tener("config", "weibo", "silver", "taught", *_set(settings), "--output", config, "--force")
+        _tener("config", "weibo", "silver", "distilled", *_set(settings), "--output", config, "--force")
         _run("-m", "spacy", "train", config, "--output", work, "--gpu-id", args.gpu_id, captured=False)
         _tener("trim", work / "model-best", train, silver, "--half", "--min-count", 2, "--output", small)
     return small
@@ -218,7 +218,7 @@ POSTS_LIMITS = (
 RECIPES = {
     "weibo": Recipe("weibo", "weibo_tener_lac", "CC BY-SA 3.0", WEIBO, WEIBO_LIMITS, train_weibo),
     "wnut17": Recipe("wnut17", "wnut17_minilm_int8", "CC BY 4.0", WNUT, WNUT_LIMITS, export_transformer),
-    "wnut17-small": Recipe("wnut17", "wnut17_tener_taught", "CC BY 4.0", WNUT, TWEETS_LIMITS, train_small),
+    "wnut17-small": Recipe("wnut17", "wnut17_tener_distilled", "CC BY 4.0", WNUT, TWEETS_LIMITS, train_small),
     "uner": Recipe("multilingual", "tener_uner", "CC BY-SA 4.0", UNER, UNER_LIMITS, export_multilingual, 110),
     "uner-zh": Recipe(
         "multilingual", "tener_uner_zh", "CC BY-SA 4.0", GSD, POSTS_LIMITS, train_chinese, test="languages/zh.spacy"

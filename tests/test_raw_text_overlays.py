@@ -21,7 +21,7 @@ def test_silver_stands_beside_the_corpus_of_the_config(base):
 
 def test_the_taught_ask_their_teacher(tmp_path):
     make_config(tmp_path, tener()).to_disk(tmp_path / "base.cfg")
-    config = compose(tmp_path / "base.cfg", ["taught"])
+    config = compose(tmp_path / "base.cfg", ["distilled"])
     teacher = config["initialize"]["components"]["tener_ner"]["teacher"]
     assert teacher["@misc"] == "spacy_tener.Teacher.v1"
     assert teacher["path"] == "${paths.teacher}"

@@ -24,14 +24,14 @@ from spacy.tokens import DocBin
 STEPS, NER_STEPS, NER_STEPS_ALONE = 800, 2000, 1300
 SCHEDULE = _report.overrides("training.eval_frequency=100", steps=STEPS)
 TEACHERS = {"resume": "mect+segment", "wnut17": "transformer-crf"}
-SELF, TAUGHT = "tener+silver", "tener+silver+taught"
+SELF, DISTILLED = "tener+silver", "tener+silver+distilled"
 NOTE = (
     "F1 on test, of models chosen on dev; mean ± standard deviation over seeds 1, 2 and 3, which share their gold "
     f"sentences. {STEPS} steps. `ner`: spaCy's own, trained as `spacy init config` has it, for {NER_STEPS:,} "
     "steps: its batches grow, and together hold half as many sentences again, or more. "
     f"`{SELF}`: the three TENERs annotate the raw text together (`tener silver`), and new ones learn from that beside "
     "three times the gold annotation: a round of self-training. "
-    f"`{TAUGHT}`: the teacher, trained on the same gold sentences, annotates the raw text, and "
+    f"`{DISTILLED}`: the teacher, trained on the same gold sentences, annotates the raw text, and "
     "teaches its whole distribution. Teachers, one seed: MECT with a segmenter's tags on Resume, all-MiniLM-L6-v2 with "
     "a CRF on WNUT 2017. p: paired bootstrap against `tener`."
 )
@@ -89,7 +89,7 @@ def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
     grid(teacher, *named, seeds="1")
     best = runs / corpus / teacher / "1" / "model-best"
     _report.tener("silver", best, raw, "-o", silver_of_teacher, *sure)
-    grid(TAUGHT, f"paths.silver={silver_of_teacher}", f"paths.teacher={best}")
+    grid(DISTILLED, f"paths.silver={silver_of_teacher}", f"paths.teacher={best}")
 
 
 def learn_alone(work: Path, corpus: str, system: str, args: argparse.Namespace) -> None:

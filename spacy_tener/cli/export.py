@@ -47,8 +47,8 @@ def export_cli(
     ONNX Runtime computes the same entities and probabilities with it, in a browser, in Node, or in Python without
     spaCy. The inputs are the code points of texts. The pipeline must process characters: TENER or GRN with embeddings
     of characters and bigrams, with or without LAC, or `lac` alone. Pipelines that process words or subword tokens
-    cannot be exported; use such a pipeline as the teacher of one that can (overlay `taught`). Words of `entity_lists`
-    before a `tener_ner` are included.
+    cannot be exported; use such a pipeline as the teacher of one that can (overlay `distilled`). Words of
+    `entity_lists` before a `tener_ner` are included.
 
     The Python reader of the file verifies it on --texts, or else on texts that are generated from the pipeline's
     vocabulary. Requires onnx and onnxruntime.

@@ -80,7 +80,7 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
     for name, teacher in teachers.items():
         overlapping = overlap_groups(teacher)
         if overlapping:
-            remedy = "Silver-standard data has no nested entities. Use the overlay taught, or another pipeline."
+            remedy = "Silver-standard data has no nested entities. Use the overlay `distilled`, or another pipeline."
             raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may be nested", remedy)
         if known_labels(teacher) == set():
             raise RemedyError(f"{name}: no component has entity labels", "Use a trained pipeline.")

@@ -306,7 +306,7 @@ def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs(overlay) -> No
 
 @pytest.mark.parametrize(
     ("overlays", "component"),
-    [(("ner", "taught"), "tener_ner"), (("taught", "ner"), "tener_ner")],
+    [(("ner", "distilled"), "tener_ner"), (("distilled", "ner"), "tener_ner")],
 )
 def test_an_overlay_that_initializes_what_the_pipeline_has_not_is_refused(overlays, component) -> None:
     name = next(name for name in overlays if name != "ner")

@@ -205,13 +205,13 @@ def test_what_reads_more_than_characters_is_refused_with_a_way_out(
     first, second = parts["TENER"]["embed"], embeds(folder, parts)[layer]
     join = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": second}
     nlp = initialized({**parts["TENER"], "embed": join})
-    with pytest.raises(RemedyError, match=f"The layer '{layer}' cannot be exported.* by the overlay `taught`"):
+    with pytest.raises(RemedyError, match=f"The layer '{layer}' cannot be exported.* by the overlay `distilled`"):
         export_model(nlp)
 
 
 @pytest.mark.parametrize("system", ["FLAT", "FLAT_ATSSA", "MECT"])
 def test_lattices_are_refused(system: str, parts: dict[str, Any]) -> None:
-    with pytest.raises(RemedyError, match=f"The layer '{system.lower()}' cannot be exported.*`taught`"):
+    with pytest.raises(RemedyError, match=f"The layer '{system.lower()}' cannot be exported.*`distilled`"):
         export_model(initialized(parts[system]))
 
 
@@ -258,7 +258,7 @@ def test_what_is_not_trained_or_reads_words_is_refused(parts: dict[str, Any]) ->
         export_model(nlp)
     nlp = pipeline(parts["TENER"], lang="en")
     nlp.get_pipe("tener_ner").add_label("PER")
-    with pytest.raises(RemedyError, match=r"are words, whose tokenizer cannot be exported.*`taught`"):
+    with pytest.raises(RemedyError, match=r"are words, whose tokenizer cannot be exported.*`distilled`"):
         export_model(nlp)
 
 
@@ -378,7 +378,7 @@ def test_an_encoder_of_word_pieces_is_refused(tmp_path: Path, parts: dict[str, A
         "@architectures": "spacy_tener.OnnxEmbed.v1",
         "encoder": {"@misc": "spacy_tener.OnnxEncoder.v1", "path": str(path)},
     }
-    with pytest.raises(RemedyError, match=r"needs subword tokens.*`taught`"):
+    with pytest.raises(RemedyError, match=r"needs subword tokens.*`distilled`"):
         export_model(initialized({**parts["TENER"], "embed": embed}))
 
 
