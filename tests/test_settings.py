@@ -112,7 +112,7 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (e5, {"window": 64, "overlap": 30}, "E5.v1: window must be at least 76"),
     (e5, {"precision": "int2"}, "E5.v1: precision must be 'int4', 'int8' or 'float32'; got 'int2'"),
     (build_crf_tagger, {"dropout": 40}, f"CRFTagger.v1: dropout {BELOW}; got 40"),
-    (load_teacher, {"share": 0.0}, f"Teacher.v1: share {POSITIVE}; got 0.0"),
+    (load_teacher, {"weight": 0.0}, f"Teacher.v1: weight {POSITIVE}; got 0.0"),
     (load_teacher, {"temperature": float("inf")}, f"Teacher.v1: temperature {FINITE}; got inf"),
 ]
 

@@ -63,7 +63,7 @@ class Itself:
     """A teacher that returns the predictions of the component itself, with a different dropout mask."""
 
     def __init__(self, pipe: TenerNER, share: float) -> None:
-        self.pipe, self.share = pipe, share
+        self.pipe, self.weight = pipe, share
 
     @property
     def crf(self):

@@ -55,7 +55,7 @@ def test_a_student_learns_from_raw_text_what_its_teacher_knows(
         pipe.add_label(label)
     raw = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text, _ in sentences]
     nlp.config["initialize"]["components"]["tener_ner"] = {
-        "teacher": {"@misc": "spacy_tener.Teacher.v1", "path": str(teacher_path), "share": 0.9}
+        "teacher": {"@misc": "spacy_tener.Teacher.v1", "path": str(teacher_path), "weight": 0.9}
     }
     optimizer = nlp.initialize(lambda: raw)
     optimizer.learn_rate = 0.03
@@ -74,14 +74,14 @@ def test_a_student_learns_from_raw_text_what_its_teacher_knows(
 
 
 def test_annotation_is_learned_beside_the_teacher(teacher_path, learned, make_examples):
-    """The loss is that of both, by their shares; the teacher is asked once for each text."""
+    """The loss is that of both, by their weights; the teacher is asked once for each text."""
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
     examples = make_examples(nlp)
     gold = pipe.update(examples)["tener_ner"]
-    pipe._teacher = load_teacher(teacher_path, share=1.0)
+    pipe._teacher = load_teacher(teacher_path, weight=1.0)
     soft = pipe.update(examples)["tener_ner"]
-    pipe._teacher = teacher = load_teacher(teacher_path, share=0.25)
+    pipe._teacher = teacher = load_teacher(teacher_path, weight=0.25)
     assert pipe.update(examples)["tener_ner"] == pytest.approx(0.75 * gold + 0.25 * soft, rel=1e-4)
     teacher.nlp = None
     assert pipe.update(examples)["tener_ner"] == pytest.approx(0.75 * gold + 0.25 * soft, rel=1e-4)

@@ -114,7 +114,7 @@ def test_a_component_learns_a_label_and_keeps_its_own(learned, tmp_path, entitie
     reference = nlp.make_doc(text)
     reference.set_ents([reference.char_span(3, 5, "VERB")], default="outside")
     reference.user_data[ANNOTATED_LABELS] = ["VERB"]
-    pipe.extend(["VERB"], load_teacher(tmp_path / "before", completes=True), {old[0][2]: "NAME"})
+    pipe.extend(["VERB"], load_teacher(tmp_path / "before", only_missing_labels=True), {old[0][2]: "NAME"})
     optimizer = nlp.resume_training()
     for _ in range(60):
         nlp.update([Example(doc, reference)], sgd=optimizer)

@@ -279,7 +279,7 @@ def test_what_cannot_be_learned_is_refused(nested, blank, tiny_model, trained):
         nlp.initialize(lambda: flat)
     with pytest.raises(RemedyError, match="no spans_key"):
         nested(spans_key=None).initialize(lambda: deep)
-    teacher = Teacher(trained(), "tener_ner", share=0.5, temperature=1.0, limit=1)
+    teacher = Teacher(trained(), "tener_ner", weight=0.5, temperature=1.0, limit=1)
     with pytest.raises(RemedyError, match="its teacher has another depth"):
         blank().get_pipe("tener_ner").initialize(lambda: flat, teacher=teacher)
     with pytest.raises(ValueError, match="times its depth of 3"):
@@ -299,7 +299,7 @@ def test_a_new_label_changes_no_probability_and_rehearsal_keeps_what_was_learned
 
 
 def test_a_nested_teacher_is_learned_from(trained, nested):
-    teacher = Teacher(trained(), "tener_ner", share=1.0, temperature=1.0, limit=1 << 20)
+    teacher = Teacher(trained(), "tener_ner", weight=1.0, temperature=1.0, limit=1 << 20)
     nlp = nested()
     examples = [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS]
     nlp.get_pipe("tener_ner").initialize(lambda: examples, nlp=nlp, teacher=teacher)

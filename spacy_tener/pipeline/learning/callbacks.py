@@ -52,7 +52,7 @@ def extension(
         if component not in nlp.component_names:
             raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
         pipe: Any = nlp.get_pipe(component)
-        pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, completes=True), rename)
+        pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, only_missing_labels=True), rename)
         for _, lists in nlp.components:
             if isinstance(lists, EntityLists):
                 lists.rename(rename or {})

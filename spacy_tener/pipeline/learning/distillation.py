@@ -38,17 +38,24 @@ class Teacher:
     """A trained pipeline as the teacher of a `tener_ner`. `load_teacher` describes the options.
 
     component (str): Name of the `tener_ner` in the pipeline.
-    share (float): Weight of the distillation loss. The loss of the annotation has the weight `1 - share`.
+    weight (float): Weight of the distillation loss. The loss of the annotation has the weight `1 - weight`.
     temperature (float): Divisor of all scores of the teacher's CRF. If the teacher is calibrated, its temperature is
         multiplied.
     limit (int): Maximum memory for cached soft targets in bytes.
-    completes (bool): Use the teacher only for labels that a text is not annotated for.
+    only_missing_labels (bool): Use the teacher only for labels that a text is not annotated for.
 
     This is not a dataclass, because spaCy's validation of `initialize` would convert it to a dictionary.
     """
 
     def __init__(
-        self, nlp: Language, component: str, *, share: float, temperature: float, limit: int, completes: bool = False
+        self,
+        nlp: Language,
+        component: str,
+        *,
+        weight: float,
+        temperature: float,
+        limit: int,
+        only_missing_labels: bool = False,
     ) -> None:
         pipe: Any = nlp.get_pipe(component)
         self.nlp = nlp
@@ -56,8 +63,8 @@ class Teacher:
         self.model: TaggerModel = pipe.model
         self.settings: NERSettings = pipe.settings
         self.labels: tuple[str, ...] = pipe.labels
-        self.share = share
-        self.completes = completes
+        self.weight = weight
+        self.only_missing_labels = only_missing_labels
         self.temperature = temperature * pipe.temperature
         self._cache = FeatureCache(limit)
 
@@ -102,10 +109,10 @@ class Teacher:
 def load_teacher(
     path: str | Path | None = None,
     component: str = "tener_ner",
-    share: Fraction = 0.5,
+    weight: Fraction = 0.5,
     temperature: PositiveFloat = 1.0,
     cache_mb: NonNegativeInt = 1000,
-    completes: bool = False,
+    only_missing_labels: bool = False,
 ) -> Teacher:
     """Load a trained pipeline as teacher for knowledge distillation. The teacher is not saved with the student.
 
@@ -115,14 +122,14 @@ def load_teacher(
 
     path (Optional[Union[str, Path]]): The pipeline: a directory, or the name of an installed package.
     component (str): Name of the `tener_ner` in the pipeline.
-    share (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - share`. For
+    weight (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - weight`. For
         texts without annotation, only the distillation loss is used.
     temperature (float): Divisor of the teacher's scores, in addition to its calibrated temperature. A value above 1
         gives more weight to less probable tag sequences.
     cache_mb (int): Maximum memory for the cache, in MB. If it is full, the remaining texts are predicted again in each
         epoch.
-    completes (bool): Use the teacher only for labels that a text is not annotated for, given its annotation. The
-        annotated labels are in `doc.user_data["spacy_tener.labels"]`. `share` is not used.
+    only_missing_labels (bool): Use the teacher only for labels that a text is not annotated for, given its annotation. The
+        annotated labels are in `doc.user_data["spacy_tener.labels"]`. `weight` is not used.
     """
     if not path:
         remedy = "Set `path` in this section of the config to a trained pipeline, for example with --paths.teacher."
@@ -133,7 +140,9 @@ def load_teacher(
         remedy = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline with a trained tener_ner."
         raise RemedyError(f"spacy_tener.Teacher.v1: {path} has no tener_ner named '{component}'", remedy)
     limit = cache_mb * _MIB
-    teacher = Teacher(nlp, component, share=share, temperature=temperature, limit=limit, completes=completes)
+    teacher = Teacher(
+        nlp, component, weight=weight, temperature=temperature, limit=limit, only_missing_labels=only_missing_labels
+    )
     if not teacher.labels:
         raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
     return teacher

@@ -202,12 +202,12 @@ def learn(
         if teacher is None:
             return batch_loss(layer, emissions, parts)
         scores = [soft_targets[part.index][part.window.start : part.window.end] for part in batch]
-        if teacher.completes:
+        if teacher.only_missing_labels:
             return completion_loss(layer, teacher.crf, emissions, scores, parts)
         masks = [part.possible for part in parts]
-        loss = teacher.share * distillation_loss(layer, teacher.crf, emissions, scores, masks)
-        if teacher.share < 1.0 and any(part.has_loss for part in parts):
-            loss = loss + (1.0 - teacher.share) * batch_loss(layer, emissions, parts)
+        loss = teacher.weight * distillation_loss(layer, teacher.crf, emissions, scores, masks)
+        if teacher.weight < 1.0 and any(part.has_loss for part in parts):
+            loss = loss + (1.0 - teacher.weight) * batch_loss(layer, emissions, parts)
         return loss
 
     return _accumulate(model, batcher, views, counted, loss_of, name=name)
