@@ -26,6 +26,7 @@ BASE_FILES = {
     "files",
     "inputs",
     "processes",
+    "renamed",
     "requirements",
     "sequences",
     "tagging",
@@ -52,7 +53,9 @@ SAME_LAYER = {"features", "optim"}
 LIBRARIES = {"spacy", "thinc", "torch"}
 # What whole parts do without; files say it by their names.
 FORBIDDEN_LIBRARIES = {
-    **dict.fromkeys(["about", "errors", "files", "manifest", "processes", "sequences", "tagging", "types"], LIBRARIES),
+    **dict.fromkeys(
+        ["about", "errors", "files", "manifest", "processes", "renamed", "sequences", "tagging", "types"], LIBRARIES
+    ),
     "validation": LIBRARIES,
     "pages": {*LIBRARIES, "numpy"},
     "features": {"torch", "thinc"},

@@ -11,8 +11,10 @@ from typing import Any
 
 import typer
 from spacy.cli._util import app
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
+
+from .. import renamed
 
 COMMANDS = (
     "convert",
@@ -42,6 +44,8 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in renamed.COMMANDS:
+            ctx.fail(f"The command '{cmd_name}' was renamed. Use '{renamed.COMMANDS[cmd_name]}'.")
         # For an unknown name, all modules are imported, so that typer can suggest similar commands.
         """Import and return a command."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
@@ -49,6 +53,19 @@ class LazyGroup(TyperGroup):
         group: Any = get_command(tener_cli)
         self.commands = group.commands
         return self.commands.get(cmd_name)
+
+
+class Command(TyperCommand):
+    """A command that names the new option if an option was renamed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments, unless one of them is a renamed option."""
+        for argument in args:
+            option = argument.partition("=")[0]
+            new = renamed.OPTIONS.get((str(self.name), option))
+            if new:
+                ctx.fail(f"The option {option} was renamed. Use {new}.")
+        return super().parse_args(ctx, args)
 
 
 tener_cli = typer.Typer(name="tener", cls=LazyGroup, rich_markup_mode=None, pretty_exceptions_short=True)

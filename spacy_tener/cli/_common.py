@@ -26,7 +26,7 @@ from ..evaluation.scores import read_json
 from ..files import replaced
 from ..nn.run import use_gpu
 from ..training.overlays import CONFIG, read_trained_config
-from . import tener_cli
+from . import Command, tener_cli
 
 WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
@@ -94,7 +94,7 @@ def command(
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        @group.command(name, **settings)
+        @group.command(name, cls=Command, **settings)
         @wraps(function)
         def run(**arguments: Any) -> None:
             with redirect_stdout(sys.stderr) if prints_result else nullcontext():

@@ -20,7 +20,7 @@ from thinc.api import Config
 from ..corpora.docs import open_docbin
 from ..errors import RemedyError
 from ..pipeline.units import MISSING
-from ..training.config_files import check_no_ner, problems
+from ..training.config_files import check_no_ner, check_renamed, problems
 from ._common import (
     command,
     is_spacy_error,
@@ -57,6 +57,7 @@ def debug_data_cli(
     try:
         config = load_config(config_path, overrides=parse_config_overrides(ctx.args), interpolate=False)
         check_no_ner(config)
+        check_renamed(config)
         for path, n_missing, n_tokens in count_missing(config.interpolate()):
             msg.warn(f"{path}: {n_missing:,} of {n_tokens:,} tokens have no annotation", _NOT_COUNTED)
         with TemporaryDirectory() as folder:

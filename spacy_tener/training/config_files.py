@@ -20,6 +20,7 @@ from typing import Any
 from confection import ConfigValidationError
 from thinc.api import Config
 
+from .. import renamed
 from ..errors import RemedyError
 
 BASES = Path(__file__).parent / "configs"
@@ -148,6 +149,25 @@ def check_no_ner(config: Mapping[str, Any]) -> None:
             )
 
 
+def check_renamed(config: Mapping[str, Any]) -> None:
+    """Raise a ConfigError with the new name if a registered function or one of its arguments was renamed."""
+    for key, value in entries(config):
+        section, _, last = key.rpartition(".")
+        if last.startswith("@") and value in renamed.FUNCTIONS:
+            raise ConfigError(f"[{section}]: {value} was renamed", f"Use {renamed.FUNCTIONS[value]}.")
+        if isinstance(value, Mapping):
+            for argument in value:
+                new = renamed_argument(value, argument)
+                if new:
+                    raise ConfigError(f"[{key}]: the argument '{argument}' was renamed", f"Use '{new}'.")
+
+
+def renamed_argument(section: Mapping[str, Any], argument: str) -> str:
+    """Return the new name of an argument of a section's registered function, or an empty string if it is unchanged."""
+    functions = (str(value) for name, value in section.items() if name.startswith("@"))
+    return next((renamed.ARGUMENTS.get(function, {}).get(argument, "") for function in functions), "")
+
+
 def find_base(config: Path | str) -> Path:
     """Return the path of a corpus config, given its path or its name in the package, such as `weibo`."""
     return find(config, BASES, "config")
@@ -185,6 +205,8 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
     names (Sequence[str]): Names to suggest in the message.
     otherwise (str): Second part of the fix if no name is similar.
     """
+    if name in renamed.OVERLAYS and folder == OVERLAYS:
+        raise ConfigError(f"the overlay '{name}' was renamed", f"Use {renamed.OVERLAYS[name]}.")
     if name not in names_in(folder):
         remedy = did_you_mean(name, names, f"Use one of: {', '.join(names)}; {otherwise}")
         raise ConfigError(f"there is no {kind} '{name}'", remedy)

@@ -1,7 +1,7 @@
 """Prepare a training run that adds labels to a trained pipeline without forgetting its present labels.
 
 The new texts are annotated only for the new labels. The pipeline itself serves as a teacher for its present labels in
-these texts (knowledge distillation under the annotation, see `pipeline/learning/teaching.py`). The command `extend`
+these texts (knowledge distillation under the annotation, see `pipeline/learning/distillation.py`). The command `extend`
 uses this module.
 """
 

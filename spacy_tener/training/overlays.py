@@ -39,6 +39,7 @@ from ..errors import install
 from .config_files import (
     ConfigError,
     check_no_ner,
+    check_renamed,
     did_you_mean,
     entries,
     find_base,
@@ -46,6 +47,7 @@ from .config_files import (
     keys,
     problems,
     read_config,
+    renamed_argument,
 )
 
 CONFIG = "config.cfg"
@@ -355,6 +357,10 @@ def _read_setting(setting: str, config: Config) -> Config:
     if not sign or "." not in key:
         remedy = "Use section.key=value, for example training.max_steps=1000."
         raise ConfigError(f"--set {setting}: not a setting", remedy)
+    section, _, last = key.strip().rpartition(".")
+    new = renamed_argument(_get(config, section) or {}, last)
+    if new:
+        raise ConfigError(f"--set {setting}: the argument '{last}' was renamed", f"Use {section}.{new}.")
     if key.strip() not in set(keys(config)):
         remedy = did_you_mean(key, keys(config), "Only settings of the filled config can be changed.")
         raise ConfigError(f"--set {setting}: the config has no '{key}'", remedy)
@@ -382,6 +388,7 @@ def fill(config: Config) -> Config:
     this takes about as long as loading the pipeline.
     """
     check_no_ner(config)
+    check_renamed(config)
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
     filled["components"].update(get_sourced_components(config))
     _check_nothing_lost(config, filled)

@@ -1,0 +1,86 @@
+"""A config or a command line with an old name gets an error that contains the new name."""
+
+from __future__ import annotations
+
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+import spacy
+from command_line import run_tener
+
+from spacy_tener import renamed
+from spacy_tener.cli import COMMANDS
+from spacy_tener.training.config_files import OVERLAYS, ConfigError, find_overlay, names_in
+from spacy_tener.training.overlays import compose
+
+TEACHER = """[initialize.components.tener_ner.teacher]
+@misc = "spacy_tener.Teacher.v1"
+path = "teacher"
+"""
+
+
+@pytest.mark.parametrize(("old", "new"), renamed.OVERLAYS.items())
+def test_an_old_overlay_is_an_error(old: str, new: str) -> None:
+    with pytest.raises(ConfigError, match=rf"the overlay '{old}' was renamed\. Use {new}\."):
+        compose("sample", [old])
+    assert find_overlay(new).is_file()
+
+
+def test_a_path_is_not_an_old_overlay() -> None:
+    assert find_overlay("my/taught.cfg") == Path("my/taught.cfg")
+
+
+@pytest.mark.parametrize(("old", "new"), [("share", "weight"), ("completes", "only_missing_labels")])
+def test_an_old_argument_is_an_error(tmp_path: Path, old: str, new: str) -> None:
+    overlay = tmp_path / "old.cfg"
+    overlay.write_text(f"{TEACHER}{old} = 1.0\n", encoding="utf8")
+    with pytest.raises(ConfigError, match=rf"tener_ner\.teacher\]: the argument '{old}' was renamed\. Use '{new}'\."):
+        compose("sample", [overlay])
+
+
+def test_an_old_argument_in_a_setting_is_an_error() -> None:
+    teacher = "initialize.components.tener_ner.teacher"
+    with pytest.raises(ConfigError, match=rf"--set .*'share' was renamed\. Use {teacher}\.weight\."):
+        compose("sample", ["distilled"], [f"{teacher}.share=0.3"])
+
+
+def test_an_old_function_is_an_error(tmp_path: Path) -> None:
+    overlay = tmp_path / "old.cfg"
+    section = "[components.tener_ner.model.tok2vec.embed]"
+    overlay.write_text(f'{section}\n@architectures = "spacy_tener.ComponentEmbed.v1"\n', encoding="utf8")
+    with pytest.raises(ConfigError, match=r"ComponentEmbed\.v1 was renamed\. Use spacy_tener\.RadicalEmbed\.v1\."):
+        compose("sample", [overlay])
+
+
+@pytest.mark.parametrize(("command", "option"), renamed.OPTIONS)
+def test_an_old_option_is_an_error(command: str, option: str) -> None:
+    for words in ([option, "x"], [f"{option}=x"]):
+        ran = run_tener(command, "model", "data.spacy", *words)
+        message = f"The option {option} was renamed. Use {renamed.OPTIONS[command, option]}."
+        assert (ran.code, message in ran.text) == (2, True), ran.text
+
+
+@pytest.mark.parametrize(("old", "new"), renamed.COMMANDS.items())
+def test_an_old_command_is_an_error(old: str, new: str) -> None:
+    ran = run_tener(old, "model")
+    assert (ran.code, f"The command '{old}' was renamed. Use '{new}'." in ran.text) == (2, True), ran.text
+    assert new in COMMANDS
+
+
+def test_new_names_exist_and_old_names_do_not() -> None:
+    registered = {entry.name for entry in distribution("spacy_tener").entry_points}
+    assert set(renamed.FUNCTIONS.values()) | set(renamed.ARGUMENTS) <= registered
+    assert registered.isdisjoint(renamed.FUNCTIONS)
+    assert set(names_in(OVERLAYS)).isdisjoint(renamed.OVERLAYS)
+
+
+def test_a_saved_pipeline_with_old_training_settings_loads(tmp_path: Path) -> None:
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner")
+    teacher = {"@misc": "spacy_tener.Teacher.v1", "path": "teacher", "share": 0.5, "completes": False}
+    nlp.config["initialize"]["components"]["tener_ner"] = {"teacher": teacher}
+    nlp.to_disk(tmp_path / "saved")
+    loaded = spacy.load(tmp_path / "saved")
+    assert loaded.config["initialize"]["components"]["tener_ner"]["teacher"]["share"] == 0.5
+    assert loaded.pipe_names == ["tener_ner"]
