@@ -10,10 +10,10 @@ keep the old function registered, or register the new one with the next version 
 
 from __future__ import annotations
 
-COMMANDS = {"self-train": "silver"}
+OLD_COMMANDS = {"self-train": "silver"}
 """Commands of `spacy tener`."""
 
-OPTIONS = {
+OLD_OPTIONS = {
     ("calibrate", "--in-place"): "--output MODEL --force",
     ("calibrate", "--name"): "--component",
     ("convert", "--format"): "--from",
@@ -22,16 +22,16 @@ OPTIONS = {
 }
 """Options by command and old name."""
 
-OVERLAYS = {"taught": "distilled"}
+OLD_OVERLAYS = {"taught": "distilled"}
 """Overlays of configs."""
 
-FUNCTIONS = {
+OLD_FUNCTIONS = {
     "spacy_tener.ComponentEmbed.v1": "spacy_tener.RadicalEmbed.v1",
     "spacy_tener.ComponentsFile.v1": "spacy_tener.RadicalsFile.v1",
 }
 """Registered functions."""
 
-ARGUMENTS = {
+OLD_ARGUMENTS = {
     "spacy_tener.Teacher.v1": {"share": "weight", "completes": "only_missing_labels"},
 }
 """Arguments of registered functions, by the present name of the function."""

@@ -20,7 +20,7 @@ path = "teacher"
 """
 
 
-@pytest.mark.parametrize(("old", "new"), renamed.OVERLAYS.items())
+@pytest.mark.parametrize(("old", "new"), renamed.OLD_OVERLAYS.items())
 def test_an_old_overlay_is_an_error(old: str, new: str) -> None:
     with pytest.raises(ConfigError, match=rf"the overlay '{old}' was renamed\. Use {new}\."):
         compose("sample", [old])
@@ -53,15 +53,15 @@ def test_an_old_function_is_an_error(tmp_path: Path) -> None:
         compose("sample", [overlay])
 
 
-@pytest.mark.parametrize(("command", "option"), renamed.OPTIONS)
+@pytest.mark.parametrize(("command", "option"), renamed.OLD_OPTIONS)
 def test_an_old_option_is_an_error(command: str, option: str) -> None:
     for words in ([option, "x"], [f"{option}=x"]):
         ran = run_tener(command, "model", "data.spacy", *words)
-        message = f"The option {option} was renamed. Use {renamed.OPTIONS[command, option]}."
+        message = f"The option {option} was renamed. Use {renamed.OLD_OPTIONS[command, option]}."
         assert (ran.code, message in ran.text) == (2, True), ran.text
 
 
-@pytest.mark.parametrize(("old", "new"), renamed.COMMANDS.items())
+@pytest.mark.parametrize(("old", "new"), renamed.OLD_COMMANDS.items())
 def test_an_old_command_is_an_error(old: str, new: str) -> None:
     ran = run_tener(old, "model")
     assert (ran.code, f"The command '{old}' was renamed. Use '{new}'." in ran.text) == (2, True), ran.text
@@ -70,9 +70,9 @@ def test_an_old_command_is_an_error(old: str, new: str) -> None:
 
 def test_new_names_exist_and_old_names_do_not() -> None:
     registered = {entry.name for entry in distribution("spacy_tener").entry_points}
-    assert set(renamed.FUNCTIONS.values()) | set(renamed.ARGUMENTS) <= registered
-    assert registered.isdisjoint(renamed.FUNCTIONS)
-    assert set(names_in(OVERLAYS)).isdisjoint(renamed.OVERLAYS)
+    assert set(renamed.OLD_FUNCTIONS.values()) | set(renamed.OLD_ARGUMENTS) <= registered
+    assert registered.isdisjoint(renamed.OLD_FUNCTIONS)
+    assert set(names_in(OVERLAYS)).isdisjoint(renamed.OLD_OVERLAYS)
 
 
 def test_a_saved_pipeline_with_old_training_settings_loads(tmp_path: Path) -> None:

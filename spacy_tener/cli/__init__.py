@@ -44,8 +44,8 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in renamed.COMMANDS:
-            ctx.fail(f"The command '{cmd_name}' was renamed. Use '{renamed.COMMANDS[cmd_name]}'.")
+        if cmd_name in renamed.OLD_COMMANDS:
+            ctx.fail(f"The command '{cmd_name}' was renamed. Use '{renamed.OLD_COMMANDS[cmd_name]}'.")
         # For an unknown name, all modules are imported, so that typer can suggest similar commands.
         """Import and return a command."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
@@ -62,7 +62,7 @@ class Command(TyperCommand):
         """Parse the arguments, unless one of them is a renamed option."""
         for argument in args:
             option = argument.partition("=")[0]
-            new = renamed.OPTIONS.get((str(self.name), option))
+            new = renamed.OLD_OPTIONS.get((str(self.name), option))
             if new:
                 ctx.fail(f"The option {option} was renamed. Use {new}.")
         return super().parse_args(ctx, args)

@@ -16,7 +16,7 @@ from ..pipeline.finding import entity_finders, entity_lists
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, stream_texts
 
-_TOLERANCE = 1e-4  # Maximum difference of probabilities that is caused by rounding.
+_MAX_DIFFERENCE = 1e-4  # Maximum difference of probabilities that is caused by rounding.
 
 
 @command("export")
@@ -92,7 +92,7 @@ def _print(comparison: Comparison, source: str) -> None:
     """Print the result of the verification, and warn about differences."""
     compared = f"{counted(comparison.n_texts, 'text')} of {counted(comparison.n_characters, 'character')} ({source})"
     same = counted(comparison.n_equal, "entity", "entities")
-    if not comparison.different_texts and comparison.max_difference <= _TOLERANCE:
+    if not comparison.different_texts and comparison.max_difference <= _MAX_DIFFERENCE:
         msg.info(f"Verified on {compared}: {same}, all with the same probabilities as in the pipeline")
         return
     msg.warn(

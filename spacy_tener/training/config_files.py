@@ -153,8 +153,8 @@ def check_renamed(config: Mapping[str, Any]) -> None:
     """Raise a ConfigError with the new name if a registered function or one of its arguments was renamed."""
     for key, value in entries(config):
         section, _, last = key.rpartition(".")
-        if last.startswith("@") and value in renamed.FUNCTIONS:
-            raise ConfigError(f"[{section}]: {value} was renamed", f"Use {renamed.FUNCTIONS[value]}.")
+        if last.startswith("@") and value in renamed.OLD_FUNCTIONS:
+            raise ConfigError(f"[{section}]: {value} was renamed", f"Use {renamed.OLD_FUNCTIONS[value]}.")
         if isinstance(value, Mapping):
             for argument in value:
                 new = renamed_argument(value, argument)
@@ -165,7 +165,7 @@ def check_renamed(config: Mapping[str, Any]) -> None:
 def renamed_argument(section: Mapping[str, Any], argument: str) -> str:
     """Return the new name of an argument of a section's registered function, or an empty string if it is unchanged."""
     functions = (str(value) for name, value in section.items() if name.startswith("@"))
-    return next((renamed.ARGUMENTS.get(function, {}).get(argument, "") for function in functions), "")
+    return next((renamed.OLD_ARGUMENTS.get(function, {}).get(argument, "") for function in functions), "")
 
 
 def find_base(config: Path | str) -> Path:
@@ -205,8 +205,8 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
     names (Sequence[str]): Names to suggest in the message.
     otherwise (str): Second part of the fix if no name is similar.
     """
-    if name in renamed.OVERLAYS and folder == OVERLAYS:
-        raise ConfigError(f"the overlay '{name}' was renamed", f"Use {renamed.OVERLAYS[name]}.")
+    if name in renamed.OLD_OVERLAYS and folder == OVERLAYS:
+        raise ConfigError(f"the overlay '{name}' was renamed", f"Use {renamed.OLD_OVERLAYS[name]}.")
     if name not in names_in(folder):
         remedy = did_you_mean(name, names, f"Use one of: {', '.join(names)}; {otherwise}")
         raise ConfigError(f"there is no {kind} '{name}'", remedy)
@@ -224,11 +224,11 @@ def systems() -> list[str]:
     """Return the overlays that are complete systems, in the order in which to try them. All others are applied to a
     system.
 
-    The second line of an overlay's description determines its type. It begins with "Begin here" or "Take it" if the
+    The second line of an overlay's description determines its type. It begins with "Begin here" or "Use it" if the
     overlay is a system.
     """
     advice = {name: description(OVERLAYS / f"{name}.cfg").splitlines()[1] for name in names_in(OVERLAYS)}
-    return [name for words in ("Begin here", "Take it ") for name, line in advice.items() if line.startswith(words)]
+    return [name for words in ("Begin here", "Use it ") for name, line in advice.items() if line.startswith(words)]
 
 
 def corpus_reader(config: Config) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ from .config_files import entries
 from .overlays import fill
 
 TRAIN, DEV = "train.spacy", "dev.spacy"
-N_FOLDS = 10
+_N_FOLDS = 10
 """Number of folds of the new texts. One fold is the development set."""
 RATE_FACTOR = 0.3
 """Factor for the learning rate of the pipeline's own training. With a higher rate, scores on the present labels fall by
@@ -242,10 +242,10 @@ def plan_extension(
 def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
     """Split the new texts into a training set and a development set. Duplicate texts are in the same set."""
     texts = len({text_key(doc.text) for doc in docs})
-    if texts < N_FOLDS:
-        remedy = f"Annotate at least {N_FOLDS} texts, or pass a development set with --dev."
+    if texts < _N_FOLDS:
+        remedy = f"Annotate at least {_N_FOLDS} texts, or pass a development set with --dev."
         raise RemedyError(f"there are too few new texts: {texts} without duplicates", remedy)
-    folds = assign_folds(docs, N_FOLDS)
+    folds = assign_folds(docs, _N_FOLDS)
     training_set = [doc for doc, fold in zip(docs, folds, strict=True) if fold != 0]
     development_set = [doc for doc, fold in zip(docs, folds, strict=True) if fold == 0]
     return training_set, development_set

@@ -358,7 +358,8 @@ def _read_setting(setting: str, config: Config) -> Config:
         remedy = "Use section.key=value, for example training.max_steps=1000."
         raise ConfigError(f"--set {setting}: not a setting", remedy)
     section, _, last = key.strip().rpartition(".")
-    new = renamed_argument(_get(config, section) or {}, last)
+    values = _get(config, section)
+    new = renamed_argument(values, last) if isinstance(values, Mapping) else ""
     if new:
         raise ConfigError(f"--set {setting}: the argument '{last}' was renamed", f"Use {section}.{new}.")
     if key.strip() not in set(keys(config)):

@@ -386,7 +386,7 @@ def test_a_setting_that_does_not_fit_is_refused(setting: str, reason: str, remed
 def test_without_arguments_the_systems_are_told_with_when_to_take_them() -> None:
     status, printed, _ = run()
     assert status == 0
-    assert re.search(r"\nmect\n    MECT .*\n    Take it for", printed)
+    assert re.search(r"\nmect\n    MECT .*\n    Use it for", printed)
     assert printed.index("\ntener\n") < printed.index("\nner\n") < printed.index("\nvectors\n")
     starts = [re.search(rf"^{name} +({text})", printed, re.MULTILINE) for name, text in LISTED.items()]
     assert len({match and match.start(1) - match.start() for match in starts}) == 1, "one column, also for long names"

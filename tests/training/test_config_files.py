@@ -64,7 +64,7 @@ def test_every_config_says_what_it_is_and_every_overlay_when_to_take_it() -> Non
     for name in names_in(OVERLAYS):
         lines = description(OVERLAYS / f"{name}.cfg").splitlines()
         assert 2 <= len(lines) <= 3, name
-        assert lines[1].startswith(("Begin here", "Take it ", "Lay ")), name
+        assert lines[1].startswith(("Begin here", "Use it ", "Apply it ")), name
     assert systems()[0] == "tener"
     assert {"flat", "ner"} < {*systems()} < {*names_in(OVERLAYS)} - {"vectors", "nested"}
     assert all(description(BASES / f"{name}.cfg") for name in names_in(BASES))
