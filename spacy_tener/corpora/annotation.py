@@ -125,7 +125,7 @@ class Event(Enum):
     SEVERAL = "Texts annotated several times, used once (mark the right annotation as ground truth)"
     BINARY = "Records with accepted or rejected spans; the rest of their texts gets missing annotation"
     COMMENT = "Comment lines left out"
-    STRAY = "Files in directories that are not corpora, left out"
+    NOT_A_CORPUS = "Files in directories that are not corpora, left out"
 
 
 Note = Callable[[Event, str], object]
@@ -208,19 +208,19 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
         the first among entities of equal length. `spans` does the same but doesn't report the others as left out, since
         the caller stores them in `doc.spans`.
     """
-    spans, incorrect = (cleaned(group, raw.text, note) for group in (raw.spans, raw.incorrect))
+    spans, incorrect = (clean_spans(group, raw.text, note) for group in (raw.spans, raw.incorrect))
     contradictory = spans.keys() & incorrect.keys()
     if contradictory:
-        reason = f"{_shown(contradictory.pop(), raw.text)} is both accepted and rejected"
+        reason = f"{_describe_span(contradictory.pop(), raw.text)} is both accepted and rejected"
         raise RecordError(reason, "Remove one of the two answers.")
-    selected, dropped = _without_overlaps(spans, lambda span: _shown(span, raw.text), note, overlap)
+    selected, dropped = _remove_overlaps(spans, lambda span: _describe_span(span, raw.text), note, overlap)
     missing = (*((span.start, span.end) for span in dropped), *raw.missing)
     return AnnotatedText(
         raw.text, tuple(selected), missing, line, incorrect=tuple(incorrect), overlapping=tuple(dropped)
     )
 
 
-def _without_overlaps(
+def _remove_overlaps(
     spans: Iterable[EntitySpan], shown: Callable[[EntitySpan], str], note: Note, overlap: str
 ) -> tuple[list[EntitySpan], list[EntitySpan]]:
     """Return the entities to keep, in text order, and the entities that overlap a longer one."""
@@ -237,19 +237,19 @@ def _without_overlaps(
     return selected, dropped
 
 
-def cleaned(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySpan, None]:
+def clean_spans(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySpan, None]:
     """Return valid entities without whitespace at their boundaries and without duplicates.
 
     The result is a dictionary without values, because sets don't keep the order.
     """
     spans: dict[EntitySpan, None] = {}
-    for written in group:
-        span = _stripped(_checked(written, text), text)
+    for raw_span in group:
+        span = _strip_whitespace(_check_span(raw_span, text), text)
         if span.start == span.end:
-            note(Event.BLANK, _shown(written, text))
+            note(Event.BLANK, _describe_span(raw_span, text))
             continue
-        if (span.start, span.end) != (written.start, written.end):
-            note(Event.TRIMMED, _shown(written, text))
+        if (span.start, span.end) != (raw_span.start, raw_span.end):
+            note(Event.TRIMMED, _describe_span(raw_span, text))
         if span in spans:
             note(Event.DUPLICATE, f"{span.label} {span.start}-{span.end}")
         spans[span] = None
@@ -263,18 +263,18 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
     """
     if all(span.end <= following.start for span, following in pairwise(spans)):
         return list(spans)
-    taken: set[int] = set()
+    covered_indices: set[int] = set()
     selected = []
     # Greedy selection by decreasing length, as spaCy's `filter_spans` does it.
     for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
         covered = range(span.start, span.end)
-        if taken.isdisjoint(covered):
-            taken.update(covered)
+        if covered_indices.isdisjoint(covered):
+            covered_indices.update(covered)
             selected.append(span)
     return sorted(selected, key=lambda span: span.start)
 
 
-def _checked(span: EntitySpan, text: str) -> EntitySpan:
+def _check_span(span: EntitySpan, text: str) -> EntitySpan:
     """Return the entity if its offsets, its label and its quoted text are valid. Raises a RecordError otherwise."""
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
@@ -294,22 +294,22 @@ def is_quoted(span: EntitySpan, text: str) -> bool:
 
     Whitespace is ignored, because annotation tools escape it or collapse it when they quote a text.
     """
-    return span.quoted is None or _letters(span.quoted) == _letters(text[span.start : span.end])
+    return span.quoted is None or _without_whitespace(span.quoted) == _without_whitespace(text[span.start : span.end])
 
 
-def _letters(text: str) -> str:
+def _without_whitespace(text: str) -> str:
     """Return the text without whitespace. `\\n`, as some tools escape line breaks, counts as whitespace."""
     return "".join(text.replace("\\n", " ").split())
 
 
-def _stripped(span: EntitySpan, text: str) -> EntitySpan:
+def _strip_whitespace(span: EntitySpan, text: str) -> EntitySpan:
     """Return the entity without leading and trailing whitespace. An entity of nothing but whitespace becomes empty."""
     covered = text[span.start : span.end]
     end = span.start + len(covered.rstrip())
     return EntitySpan(min(end, span.end - len(covered.lstrip())), end, span.label)
 
 
-def _shown(span: EntitySpan, text: str) -> str:
+def _describe_span(span: EntitySpan, text: str) -> str:
     """Return label, offsets and text of an entity for a message."""
     return f"{span.label} {span.start}-{span.end} '{text[span.start : span.end][:40]}'"
 
@@ -317,22 +317,22 @@ def _shown(span: EntitySpan, text: str) -> str:
 # Shapes of JSON
 
 
-def whole_number(value: object) -> int:
+def check_offset(value: object) -> int:
     """Return a value as an offset. Raises a RecordError if it isn't an integer."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise RecordError(f"an offset is not an integer: {excerpt(value)}", SEE_HELP)
     return value
 
 
-def expect(value: object, kind: type[_T], what: str, shape: str) -> _T:
+def expect(value: object, expected_type: type[_T], name: str, shape: str) -> _T:
     """Return a value if it has the expected type. Raises a RecordError otherwise.
 
-    kind (type): Expected type.
-    what (str): Name of the value in messages, such as `'text'`.
+    expected_type (type): Expected type.
+    name (str): Name of the value in messages, such as `'text'`.
     shape (str): Description of the type in messages, such as `a string`.
     """
-    if not isinstance(value, kind):
-        raise RecordError(f"{what} is not {shape}: {excerpt(value)}", SEE_HELP)
+    if not isinstance(value, expected_type):
+        raise RecordError(f"{name} is not {shape}: {excerpt(value)}", SEE_HELP)
     return value
 
 

@@ -52,7 +52,7 @@ _CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
 _ALPHABETS = {name: frozenset(letters) | {"B"} for name, letters in SCHEMES.items()}
 
 DOCUMENT_START = "-DOCSTART-"
-_WRITTEN = "# text = "
+_TEXT_COMMENT = "# text = "
 
 # The first group is lazy, so that `310` is the character 3 at position 10, and `10` is the character 1 at position 0.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
@@ -80,7 +80,7 @@ class TagReader:
     def __init__(self, scheme: str = AUTO) -> None:
         scheme = find_scheme(scheme)
         self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
-        self._letters: set[str] = set()
+        self._prefixes: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING_TAG: (MISSING_TAG, "")}
         # Which tags are well-formed differs between IOB1, IOB2 and the schemes that mark the end of an entity. The
         # scheme may be known only at the end of the file, so repairs are counted for all three.
@@ -93,7 +93,7 @@ class TagReader:
         It is the first scheme that has all prefixes. IOB1 and IOB2 have the same prefixes; the one with fewer repairs
         is returned.
         """
-        if not self._letters and len(self._candidates) > 1:
+        if not self._prefixes and len(self._candidates) > 1:
             return None
         if self._candidates[:2] == ["IOB2", "IOB1"]:
             return min(self._candidates[:2], key=lambda name: self._repairs[name].counts.total())
@@ -115,24 +115,24 @@ class TagReader:
         """
         spans: list[EntitySpan] = []
         missing: list[int] = []
-        begun, open_label, previous_label = 0, "", ""
+        entity_start, open_label, previous_label = 0, "", ""
         for index, tag in enumerate(tags):
             letter, label = self._parsed.get(tag) or self._parse(tag, line + step * index)
             if open_label and not (letter in _CONTINUING and label == open_label):
-                spans.append(EntitySpan(begun, index, open_label))
+                spans.append(EntitySpan(entity_start, index, open_label))
                 self._note_unfinished(tags[index - 1], line + step * (index - 1))
                 open_label = ""
             if label and not open_label:
-                begun, open_label = index, label
+                entity_start, open_label = index, label
                 self._check_first(tags, index, letter, label == previous_label, line + step * index)
             if letter == MISSING_TAG:
                 missing.append(index)
             elif letter in _CLOSING:
-                spans.append(EntitySpan(begun, index + 1, label))
+                spans.append(EntitySpan(entity_start, index + 1, label))
                 open_label = ""
             previous_label = label
         if open_label:
-            spans.append(EntitySpan(begun, len(tags), open_label))
+            spans.append(EntitySpan(entity_start, len(tags), open_label))
             self._note_unfinished(tags[-1], line + step * (len(tags) - 1))
         return tuple(spans), tuple(missing)
 
@@ -140,8 +140,8 @@ class TagReader:
         """Record a repair if the first tag of an entity is not the one that the scheme prescribes there."""
         after = f"after {tags[index - 1]}" if index else "at the start of a sentence"
         if letter in _CONTINUING:
-            for grammar in ("IOB2", "marked"):
-                self._note(grammar, line, f"{tags[index]} {after} begins an entity")
+            for scheme_group in ("IOB2", "marked"):
+                self._note(scheme_group, line, f"{tags[index]} {after} begins an entity")
         elif not same_type:
             self._note("IOB1", line, f"{tags[index]} {after} where I would do")
 
@@ -149,8 +149,8 @@ class TagReader:
         """Record a repair if an entity ends without E, L, S or U in a scheme that has these prefixes."""
         self._note("marked", line, f"{tag} is not followed by the entity's end")
 
-    def _note(self, grammar: str, line: int, detail: str) -> None:
-        self._repairs[grammar].add(Event.REPAIRED, detail, line)
+    def _note(self, scheme_group: str, line: int, detail: str) -> None:
+        self._repairs[scheme_group].add(Event.REPAIRED, detail, line)
 
     def _parse(self, tag: str, line: int) -> tuple[str, str]:
         match = _TAG.fullmatch(tag)
@@ -161,22 +161,22 @@ class TagReader:
             )
             raise RecordError(f"'{tag[:60]}' is not a tag", remedy, line=line)
         letter, label = match.groups()
-        self._narrow(letter, tag, line)
+        self._exclude_schemes(letter, tag, line)
         self._parsed[tag] = (letter, label)
         return letter, label
 
-    def _narrow(self, letter: str, tag: str, line: int) -> None:
+    def _exclude_schemes(self, letter: str, tag: str, line: int) -> None:
         """Exclude the tag schemes that don't have a prefix. Raises a RecordError if no scheme is left."""
-        fitting = [name for name in self._candidates if letter in _ALPHABETS[name]]
-        if not fitting:
+        matching = [name for name in self._candidates if letter in _ALPHABETS[name]]
+        if not matching:
             schemes = " or ".join(self._candidates)
             reason = f"tag '{tag[:60]}' does not belong to the scheme {schemes}"
-            if self._letters:
-                reason += f", but the tags before it ({', '.join(sorted(self._letters))}) do"
+            if self._prefixes:
+                reason += f", but the tags before it ({', '.join(sorted(self._prefixes))}) do"
             remedy = f"Set the right scheme ({', '.join(SCHEMES)}), or convert all tags of the file to one scheme."
             raise RecordError(reason, remedy, line=line)
-        self._candidates = fitting
-        self._letters.add(letter)
+        self._candidates = matching
+        self._prefixes.add(letter)
 
 
 # Columns
@@ -222,10 +222,10 @@ class ColumnReader:
         """Return the sentence of a block in a list, or an empty list if the block contains only comments."""
         rows = [(number, split_line(text)) for number, text in block]
         written: tuple[int, str] | None = None
-        while rows and (block[-len(rows)][1].startswith(_WRITTEN) or self._is_comment(rows[0][1])):
+        while rows and (block[-len(rows)][1].startswith(_TEXT_COMMENT) or self._is_comment(rows[0][1])):
             number, text = block[-len(rows)]
-            if text.startswith(_WRITTEN):
-                written = number, text.removeprefix(_WRITTEN).strip()
+            if text.startswith(_TEXT_COMMENT):
+                written = number, text.removeprefix(_TEXT_COMMENT).strip()
             else:
                 self.notes.add(Event.COMMENT, " ".join(rows[0][1])[:60], number)
             del rows[0]
@@ -240,14 +240,14 @@ class ColumnReader:
             tokens = [_without_position(token, number) for token, (number, _) in zip(tokens, rows, strict=True)]
         spans, missing = self.tags.read([columns[self.tag] for _, columns in rows], line=first)
         sentence = Sentence(tuple(tokens), spans, missing, first)
-        return [sentence if written is None else as_written(sentence, written[1], written[0])]
+        return [sentence if written is None else align_with_text(sentence, written[1], written[0])]
 
     def _is_comment(self, columns: Sequence[str]) -> bool:
         """Return whether a line that begins with `#` is a comment. A token may begin with `#` as well, for example a
         hashtag.
         """
-        unlike = len(columns) < 2 or len(columns) != (self.width or len(columns)) or not is_tag(columns[-1])
-        return columns[0].startswith("#") and unlike
+        differs = len(columns) < 2 or len(columns) != (self.width or len(columns)) or not is_tag(columns[-1])
+        return columns[0].startswith("#") and differs
 
     def _check(self, columns: Sequence[str], number: int) -> None:
         """Raise a RecordError if a line lacks columns or its token is empty."""
@@ -269,7 +269,7 @@ class ColumnReader:
             raise RecordError(f"the {which}, the token, is empty", remedy, line=number)
 
 
-def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
+def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
     """Return the sentence with the whitespace that separates its tokens in the original text.
 
     A single space is stored in `spaces`. Any other whitespace becomes a token, as in spaCy's tokenizers.
@@ -279,7 +279,7 @@ def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
     """
     tokens: list[str] = []
     spaces: list[bool] = []
-    places: list[int] = []
+    token_indices: list[int] = []
     end = 0
     for token in (*sentence.tokens, ""):
         start = text.find(token, end) if token else len(text)
@@ -292,12 +292,14 @@ def as_written(sentence: Sentence, text: str, line: int) -> Sentence:
         for new in filter(None, (gap, token)):
             tokens.append(new)
             spaces.append(False)
-        places.append(len(tokens) - 1)
+        token_indices.append(len(tokens) - 1)
         end = start + len(token)
-    spans = tuple(EntitySpan(places[span.start], places[span.end - 1] + 1, span.label) for span in sentence.spans)
+    spans = tuple(
+        EntitySpan(token_indices[span.start], token_indices[span.end - 1] + 1, span.label) for span in sentence.spans
+    )
     # Whitespace between two tokens with missing annotation gets missing annotation too, since an entity may contain it.
-    unknown = {places[index] for index in sentence.missing}
-    gaps = set(range(len(tokens))) - set(places)
+    unknown = {token_indices[index] for index in sentence.missing}
+    gaps = set(range(len(tokens))) - set(token_indices)
     unknown |= {gap for gap in gaps if {gap - 1, gap + 1} <= unknown}
     return Sentence(tuple(tokens), spans, tuple(sorted(unknown)), sentence.line, tuple(spaces))
 

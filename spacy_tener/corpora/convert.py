@@ -147,7 +147,7 @@ def convert_jobs(
     for job in jobs:
         report = _convert(job, reading, lang)
         written += report.docs
-        stray = next(iter(report.notes.examples.get(Event.STRAY, ())), stray)
+        stray = next(iter(report.notes.examples.get(Event.NOT_A_CORPUS, ())), stray)
         yield report
     if stray and not written:
         raise CorpusError(
@@ -161,7 +161,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> Co
     """Convert one job and return its report."""
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
-    docs = _docs(job, reading, lang, report)
+    docs = _make_docs(job, reading, lang, report)
     for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None):
         binary.add(doc)
         report.docs += 1
@@ -177,12 +177,12 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> Co
         raise CorpusError(
             job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate at least one."
         )
-    elif Event.STRAY not in report.notes.counts:
+    elif Event.NOT_A_CORPUS not in report.notes.counts:
         raise CorpusError(job.source, "there is no annotated sentence or text in it", "Check the path and the format.")
     return report
 
 
-def _docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: ConversionReport) -> Iterator[Doc]:
+def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: ConversionReport) -> Iterator[Doc]:
     """Yield the Docs of one job, and complete its report with language, format, scheme and corrections."""
     overlapping = reading.overlap == "spans"
     reader = CorpusReader(job.source, reading)
@@ -198,12 +198,12 @@ def _docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: 
                 else:
                     yield sentence_to_doc(nlp.vocab, item, spaces=spaces, note=reader.note, overlapping=overlapping)
         elif job.found and not reader.notes.counts:
-            report.notes.add(Event.STRAY, f"{job.source}: there is no annotated sentence or text in it")
+            report.notes.add(Event.NOT_A_CORPUS, f"{job.source}: there is no annotated sentence or text in it")
     except CorpusError as error:
         # A directory may contain other files, such as a README. They are reported, not raised as errors.
         if reader.items or not job.found:
             raise
-        report.notes.add(Event.STRAY, f"{error.place}: {error.reason}")
+        report.notes.add(Event.NOT_A_CORPUS, f"{error.place}: {error.reason}")
     else:
         report.format, report.scheme = reader.format, reader.scheme
         report.notes.update(reader.notes)

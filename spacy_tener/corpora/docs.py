@@ -39,7 +39,7 @@ def sentence_to_doc(
     size = len(sentence.tokens)
     starts: list[bool | int | None] = [index == 0 for index in range(size)]
     doc = Doc(vocab, words=list(sentence.tokens), spaces=list(sentence.spaces) or [spaces] * size, sent_starts=starts)
-    entities = [Span(doc, span.start, span.end, span.label) for span in _without_blank_edges(sentence, note)]
+    entities = [Span(doc, span.start, span.end, span.label) for span in _trim_whitespace_tokens(sentence, note)]
     _set_entities(doc, entities, set(sentence.missing))
     if overlapping:
         doc.spans[DEFAULT_SPANS_KEY] = entities
@@ -72,7 +72,7 @@ def text_to_doc(
             else:
                 unknown.append((span.start, span.end))
                 note(Event.MISALIGNED, f"{span.label} {text.text[span.start : span.end][:40]!r}", text.line)
-    _set_entities(doc, entities, _touched(doc, unknown))
+    _set_entities(doc, entities, _overlapping_tokens(doc, unknown))
     if incorrect:
         doc.spans[INCORRECT] = incorrect
     if overlapping and (dropped or (0, len(text.text)) not in text.missing):
@@ -80,26 +80,26 @@ def text_to_doc(
     return doc
 
 
-def _without_blank_edges(sentence: Sentence, note: LineNote) -> Iterator[EntitySpan]:
+def _trim_whitespace_tokens(sentence: Sentence, note: LineNote) -> Iterator[EntitySpan]:
     """Yield the entities of a sentence without whitespace tokens at their boundaries, which spaCy doesn't allow."""
     for span in sentence.spans:
-        solid = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
+        non_space = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start
-        if not solid:
+        if not non_space:
             note(Event.BLANK, span.label, line)
             continue
-        if (solid[0], solid[-1] + 1) != (span.start, span.end):
+        if (non_space[0], non_space[-1] + 1) != (span.start, span.end):
             note(Event.TRIMMED, span.label, line)
-        yield EntitySpan(solid[0], solid[-1] + 1, span.label)
+        yield EntitySpan(non_space[0], non_space[-1] + 1, span.label)
 
 
-def _touched(doc: Doc, stretches: Sequence[tuple[int, int]]) -> set[int]:
+def _overlapping_tokens(doc: Doc, char_ranges: Sequence[tuple[int, int]]) -> set[int]:
     """Return the indices of tokens that have a character in any of the character ranges."""
-    if not stretches:
+    if not char_ranges:
         return set()
     starts = [token.idx for token in doc]
     ends = [token.idx + len(token) for token in doc]
-    ranges = (range(bisect_right(ends, start), bisect_left(starts, end)) for start, end in stretches)
+    ranges = (range(bisect_right(ends, start), bisect_left(starts, end)) for start, end in char_ranges)
     return set(chain.from_iterable(ranges))
 
 
@@ -129,7 +129,7 @@ def open_docbin(path: Path) -> DocBin:
         raise InputError(str(path), "is not a .spacy file", "Create one with `spacy tener convert`.") from error
 
 
-def repacked(like: DocBin, docs: Iterable[Doc]) -> bytes:
+def serialize_like(like: DocBin, docs: Iterable[Doc]) -> bytes:
     """Serialize Docs as a `.spacy` file with the same attributes as an existing file.
 
     like (DocBin): Existing file, whose attributes are used. User data is stored if this file contains any.
@@ -152,7 +152,7 @@ def write_docs(path: Path, docs: Iterable[Doc]) -> None:
         write_bytes(path, data)
 
 
-class NamingCorpus(Corpus):
+class CheckedCorpus(Corpus):
     """spaCy's corpus reader, with errors that contain the path of the file."""
 
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
@@ -171,7 +171,7 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
     nlp.max_length = sys.maxsize
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\[W090\]")  # spaCy warns if there are no files. We raise an error below.
-        examples = list(islice(NamingCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
+        examples = list(islice(CheckedCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
     if not examples:
         raise RemedyError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")
     return examples

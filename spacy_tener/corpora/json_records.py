@@ -33,16 +33,16 @@ from .annotation import (
     JsonRecord,
     Note,
     RecordError,
+    check_offset,
     excerpt,
     expect,
-    whole_number,
 )
 
 DECISIONS = ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
 _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
 # Keys that annotation tools write to every annotated record, even if it has no entities.
-_DONE_KEYS = ("answer", "annotation_id")
+_ANNOTATED_KEYS = ("answer", "annotation_id")
 _TOKEN_KEYS = ("tokens", "words")
 _TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
 _DECODER = json.JSONDecoder()
@@ -63,7 +63,9 @@ def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object
     first = next(numbered, (1, "[]"))
     value = parse_json(first[1])
     numbered = chain([first], numbered)
-    return _by_line(numbered) if isinstance(value, dict) or _is_pair(value) else _whole(_joined(numbered))
+    return (
+        _parse_lines(numbered) if isinstance(value, dict) or _is_pair(value) else _parse_values(_join_lines(numbered))
+    )
 
 
 def check_record(value: object) -> JsonRecord:
@@ -88,7 +90,7 @@ def check_record(value: object) -> JsonRecord:
     return value
 
 
-def _joined(numbered: Iterable[tuple[int, str]]) -> str:
+def _join_lines(numbered: Iterable[tuple[int, str]]) -> str:
     """Return the lines as one string. Skipped blank lines are restored, so that the lines of errors are right."""
     text: list[str] = []
     for number, line in numbered:
@@ -101,18 +103,18 @@ def _is_pair(value: object) -> bool:
     return isinstance(value, list) and [type(part) for part in value] == [str, dict]
 
 
-def _by_line(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
+def _parse_lines(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
     """Yield the JSON value of each line."""
     for number, line in numbered:
         value = parse_json(line)
         yield number, _not_json(value.reason) if isinstance(value, DamagedText) else value
 
 
-def _whole(text: str) -> Iterator[tuple[int, object]]:
+def _parse_values(text: str) -> Iterator[tuple[int, object]]:
     """Yield the elements of a JSON list, or JSON values that follow one another."""
-    position = _next(text, 0)
+    position = _skip_separators(text, 0)
     in_list = text.startswith("[", position)
-    position = _next(text, position + in_list)
+    position = _skip_separators(text, position + in_list)
     line, counted = 1, 0
     while position < len(text) and not (in_list and text[position] == "]"):
         line, counted = line + text.count("\n", counted, position), position
@@ -122,13 +124,13 @@ def _whole(text: str) -> Iterator[tuple[int, object]]:
             yield getattr(error, "lineno", line), _not_json(json_fault(error))
             return
         yield line, value
-        position = _next(text, end)
+        position = _skip_separators(text, end)
     if in_list and text[position:].strip() != "]":
         line += text.count("\n", counted, position)
         yield line, RecordError("the JSON list does not end here", "Check that the file is complete.")
 
 
-def _next(text: str, position: int) -> int:
+def _skip_separators(text: str, position: int) -> int:
     """Return the position after whitespace and commas."""
     match = _BETWEEN_VALUES.match(text, position)
     return match.end() if match else position
@@ -163,7 +165,7 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
     # A list with at least one valid span is a list of entities. Invalid spans in it raise errors below.
     found = {key: value for key, value in lists.items() if any(_is_span(item, key in _SPAN_KEYS) for item in value)}
     expected = [lists[key] for key in _SPAN_KEYS if key in lists]
-    if not found and not expected and not any(key in record for key in _DONE_KEYS):
+    if not found and not expected and not any(key in record for key in _ANNOTATED_KEYS):
         reason = f"no list of entities under any of: {', '.join(_SPAN_KEYS)}"
         raise RecordError(reason, 'If the text has no entities, add an empty list: "label": [].')
     if is_suggestion(record):
@@ -191,7 +193,7 @@ def is_suggestion(record: JsonRecord) -> bool:
 
     Annotation tools add an id or an answer to the records that they export.
     """
-    return SUGGESTED in record and not any(key in record for key in ("id", *_DONE_KEYS))
+    return SUGGESTED in record and not any(key in record for key in ("id", *_ANNOTATED_KEYS))
 
 
 def _is_span(item: object, expected: bool) -> bool:
@@ -203,9 +205,9 @@ def _is_span(item: object, expected: bool) -> bool:
     if isinstance(item, list):
         return [type(part) for part in item[:2]] == [int, int] and len(item) == 3
     keys = item.keys() if isinstance(item, dict) else set()
-    placed = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys or "span" in keys
+    has_offsets = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys or "span" in keys
     # Without this condition, Prodigy's tokens, which have offsets but no labels, would be entities.
-    return placed and (expected or not keys.isdisjoint(_LABEL_KEYS))
+    return has_offsets and (expected or not keys.isdisjoint(_LABEL_KEYS))
 
 
 def _answer(item: object, default: str) -> str:
@@ -231,7 +233,7 @@ def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
             for pair in expect(offsets, list, f"'{name}'", "a list of [first, last]"):
                 if not isinstance(pair, list) or len(pair) != 2:
                     raise RecordError(f"'{name}' has offsets that are not [first, last]: {excerpt(pair)}", SEE_HELP)
-                spans.append(EntitySpan(whole_number(pair[0]), whole_number(pair[1]) + 1, label, name))
+                spans.append(EntitySpan(check_offset(pair[0]), check_offset(pair[1]) + 1, label, name))
     return [AnnotatedText(text, tuple(spans))]
 
 
@@ -253,7 +255,7 @@ def read_spans(item: object) -> Iterator[EntitySpan]:
     labels = labels or [""]
     for label in labels if isinstance(labels, list) else [labels]:
         quotation = quoted if isinstance(quoted, str) else None
-        yield EntitySpan(whole_number(start), whole_number(end), expect(label, str, "a label", "a string"), quotation)
+        yield EntitySpan(check_offset(start), check_offset(end), expect(label, str, "a label", "a string"), quotation)
 
 
 # Tokens and tags

@@ -19,7 +19,7 @@ from .annotation import (
     JsonRecord,
     Note,
     RecordError,
-    cleaned,
+    clean_spans,
     excerpt,
     expect,
     is_quoted,
@@ -30,7 +30,7 @@ from .json_records import read_spans
 def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> list[AnnotatedText]:
     """Return the annotated texts of a task.
 
-    If a task was annotated several times, the annotation marked as ground truth is used, otherwise the first one.
+    If a task was annotated several times, the annotation marked as ground ground_truths is used, otherwise the first one.
 
     note (Note): Function that records omissions.
     names (Sequence[str]): Keys of texts to return even if they contain no entities. Other texts are returned only if
@@ -39,35 +39,38 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
     data = expect(record.get("data"), dict, "'data'", "an object")
     # Tasks that are not annotated yet may lack this key. Exports of old versions use the key `completions`.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
-    live = [
+    valid_annotations = [
         annotation
         for annotation in annotations
         if not expect(annotation, dict, "an annotation", "an object").get("was_cancelled")
     ]
-    if not live:
+    if not valid_annotations:
         note(Event.LEFT_OUT, "no annotation, or only cancelled annotations")
         return []
-    truth = [annotation for annotation in live if annotation.get("ground_truth")]
-    if len(live) > 1:
-        note(Event.SEVERAL, f"{len(live)} annotations; read: {'ground truth' if truth else 'the first'}")
-    texts = _strings(data)
+    ground_truths = [annotation for annotation in valid_annotations if annotation.get("ground_truth")]
+    if len(valid_annotations) > 1:
+        note(
+            Event.SEVERAL,
+            f"{len(valid_annotations)} annotations; read: {'ground ground_truths' if ground_truths else 'the first'}",
+        )
+    texts = _collect_strings(data)
     if names and texts.keys().isdisjoint(names):
         reason = f"'data' contains none of the texts {', '.join(names)}, but {excerpt(list(texts))}"
         raise RecordError(reason, "Pass the keys of the annotated texts, for example `--texts title,body`.")
-    spans = _spans_by_text(texts, (truth or live)[0], note)
+    spans = _spans_by_text(texts, (ground_truths or valid_annotations)[0], note)
     named = [key for key in names if key in texts]
     keys = dict.fromkeys([*named, *spans]) or [_text_key(texts, "", [])]
     return [AnnotatedText(texts[key], tuple(spans.get(key, ()))) for key in keys]
 
 
-def _strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
+def _collect_strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return all strings in the data of a task. The key of a nested string is its path, such as `article.body`."""
     found: dict[str, str] = {}
     for key, value in data.items():
         if isinstance(value, str):
             found[prefix + key] = value
         elif isinstance(value, dict):
-            found |= _strings(value, f"{prefix}{key}.")
+            found |= _collect_strings(value, f"{prefix}{key}.")
     return found
 
 
@@ -76,7 +79,7 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
     by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
-        by_tag.setdefault(name, []).extend(_region(region))
+        by_tag.setdefault(name, []).extend(_parse_region(region))
     keys = {tag: _text_key(texts, tag, spans) for tag, spans in by_tag.items() if spans}
     unnamed = [tag for tag in keys if tag not in texts]
     if len({keys[tag] for tag in unnamed}) < len(unnamed):
@@ -85,7 +88,7 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
     by_text: dict[str, list[EntitySpan]] = {}
     for tag, key in keys.items():
         by_text.setdefault(key, []).extend(by_tag[tag])
-    return {key: cleaned(spans, texts[key], note) for key, spans in by_text.items()}
+    return {key: clean_spans(spans, texts[key], note) for key, spans in by_text.items()}
 
 
 def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
@@ -111,7 +114,7 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> s
     return candidates[0]
 
 
-def _region(region: JsonRecord) -> Iterator[EntitySpan]:
+def _parse_region(region: JsonRecord) -> Iterator[EntitySpan]:
     """Yield the entities of a region. Regions without labels, such as ratings of the whole text, are ignored."""
     kind, value = region.get("type", "labels"), region.get("value")
     if kind in ("hypertextlabels", "paragraphlabels"):

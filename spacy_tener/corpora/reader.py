@@ -160,7 +160,7 @@ class CorpusReader:
         if self.format == AUTO:
             self.format = detect_columns((line for _, line in sample), options.token_column is None) or AUTO
         if self.format not in COLUMN_FORMATS:
-            return read_records(lines), self._json
+            return read_records(lines), self._parse_record
         token, tag = options.token_column, options.tag_column
         reader = ColumnReader(
             self._tags,
@@ -171,7 +171,7 @@ class CorpusReader:
         )
         return read_blocks(lines), reader
 
-    def _json(self, value: object, line: int) -> list[Item]:
+    def _parse_record(self, value: object, line: int) -> list[Item]:
         """Parse a JSON record. The format is detected from the first record."""
         record = check_record(value)
         if self.format == AUTO:

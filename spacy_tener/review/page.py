@@ -27,7 +27,7 @@ from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
 from ..annotate.encoding import dump_jsonl, encodable
-from ..corpora.docs import INCORRECT, open_docbin, repacked
+from ..corpora.docs import INCORRECT, open_docbin, serialize_like
 from ..errors import InputError, RemedyError
 from ..files import write_text
 from ..pages import Heading, make_page
@@ -254,7 +254,7 @@ def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
             f"{decisions}: no decision fits {data}: {applied.rejected[0]}",
             f"The decisions are about another corpus: {', '.join(sorted(about))}.",
         )
-    return repacked(corpus, docs), applied
+    return serialize_like(corpus, docs), applied
 
 
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:

@@ -190,8 +190,8 @@ def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tm
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.spacy"]
     stray = {Path(report.source).name: report.notes for report in reports if not report.docs}
     assert set(stray) == {"README.txt", "package.json", "empty.txt"}
-    assert all(notes.counts == {Event.STRAY: 1} for notes in stray.values())
-    assert "README.txt:1: " in stray["README.txt"].examples[Event.STRAY][0]
+    assert all(notes.counts == {Event.NOT_A_CORPUS: 1} for notes in stray.values())
+    assert "README.txt:1: " in stray["README.txt"].examples[Event.NOT_A_CORPUS][0]
 
 
 def test_a_stray_file_ends_the_conversion_where_it_is_named_or_alone(write: Write, tmp_path: Path) -> None:
