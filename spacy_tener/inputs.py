@@ -219,7 +219,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
 
     path (str | Path): Path of the file, or `-` for standard input.
     """
-    for number, line in _lines_of(path, encoding):
+    for number, line in _decode_file(path, encoding):
         reason, remedy = "", "Save the file as plain text."
         if isinstance(line, DamagedText):
             reason = line.reason
@@ -233,7 +233,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
         yield number, line
 
 
-def _lines_of(path: str | Path, encoding: str) -> Iterator[tuple[int, str]]:
+def _decode_file(path: str | Path, encoding: str) -> Iterator[tuple[int, str]]:
     if str(path) == STDIN:
         with decompressed(sys.stdin.buffer, STDIN) as stream:
             yield from decode_lines(stream, encoding)

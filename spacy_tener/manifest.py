@@ -56,7 +56,7 @@ class Manifest:
         self.versions = installed_versions() if versions is None else dict(versions)
         self.parts = dict(parts or {})
         self._no_save_before = 0.0
-        self._own: list[bytes] = []
+        self._written_contents: list[bytes] = []
         """Contents that this process may have written last. Any other content was written by another process."""
 
     @classmethod
@@ -82,12 +82,14 @@ class Manifest:
         paths = folder.iterdir() if folder.is_dir() else ()
         existing = {path.name for path in paths if not path.name.startswith(".")} - {NAME}
         if existing and before is None:
-            raise RemedyError(f"The output contains files ({_first(sorted(existing))}) but no valid {NAME}", remedy)
+            raise RemedyError(
+                f"The output contains files ({_join_first(sorted(existing))}) but no valid {NAME}", remedy
+            )
         changes = before.changes(manifest) if existing and before is not None else ()
         if changes:
             raise RemedyError(f"The output was created from other inputs or settings: {'; '.join(changes)}", remedy)
         if before is not None:
-            manifest.parts = {name: facts for name, facts in before.parts.items() if name in existing}
+            manifest.parts = {name: information for name, information in before.parts.items() if name in existing}
         manifest.save()
         return manifest
 
@@ -97,14 +99,14 @@ class Manifest:
         versions = [f"{name} {old}" for name, old in self.versions.items() if now.versions.get(name, old) != old]
         return (*lines, f"created with {', '.join(versions)}") if lines and versions else lines
 
-    def finish(self, part: str, facts: Any = None) -> None:
+    def finish(self, part: str, information: Any = None) -> None:
         """Add a finished part. The manifest is saved from time to time; after a crash, parts since the last save are
         computed again.
 
         part (str): File name of the part.
-        facts (Any): Information about the part, as a JSON value.
+        information (Any): Information about the part, as a JSON value.
         """
-        self.parts[part] = facts
+        self.parts[part] = information
         if time.monotonic() >= self._no_save_before:
             self.save()
 
@@ -112,15 +114,15 @@ class Manifest:
         """Write the manifest. Raises a RemedyError if another process has changed it since the last save."""
         start = time.monotonic()
         path = self.folder / NAME
-        if self._own and (not path.exists() or path.read_bytes() not in self._own):
+        if self._written_contents and (not path.exists() or path.read_bytes() not in self._written_contents):
             remedy = "Stop one of the two processes, then run the command again. It keeps the finished parts."
             raise RemedyError("Another process writes to the output", remedy)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
         content = f"{json.dumps(data, indent=1)}\n".encode()
-        if self._own:  # If writing is interrupted, the file may have the old or the new content.
-            self._own.append(content)
+        if self._written_contents:  # If writing is interrupted, the file may have the old or the new content.
+            self._written_contents.append(content)
         write_bytes(path, content)
-        self._own = [content]
+        self._written_contents = [content]
         self._no_save_before = time.monotonic() + _MIN_SAVE_INTERVAL_FACTOR * (time.monotonic() - start)
 
 
@@ -159,17 +161,19 @@ def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
         for key in dict.fromkeys([*before, *now]):
             yield from _changes(f"{name}.{key}".removeprefix("."), before.get(key), now.get(key))
     elif streams := [entry["path"] for entry in _inputs(now) if entry["content"] is None]:
-        yield f"{name}: {_first(streams)} can be read only once and cannot be compared"
+        yield f"{name}: {_join_first(streams)} can be read only once and cannot be compared"
     elif _content(before) == _content(now):
         return
     elif isinstance(before, list) and isinstance(now, list) and any(map(_is_input, (*before, *now))):
         old, new = (list(map(_content, side)) for side in (before, now))
-        changed = [_shown(value) for value in (*before, *now) if (_content(value) in old) != (_content(value) in new)]
-        yield f"{name}: {_first(list(dict.fromkeys(changed)))} changed" if changed else f"{name}: in another order"
+        changed = [
+            _format_value(value) for value in (*before, *now) if (_content(value) in old) != (_content(value) in new)
+        ]
+        yield f"{name}: {_join_first(list(dict.fromkeys(changed)))} changed" if changed else f"{name}: in another order"
     elif _is_input(before) and _is_input(now) and before["path"] == now["path"]:
         yield f"{name}: {now['path']} changed"
     else:
-        yield f"{name}: was {_shown(before)}, is {_shown(now)}"
+        yield f"{name}: was {_format_value(before)}, is {_format_value(now)}"
 
 
 def _is_input(value: Any) -> bool:
@@ -189,7 +193,7 @@ def _content(value: Any) -> Any:
     return [value["content"]] if _is_input(value) else value
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value as text for a message."""
     if value is None:
         return "nothing"
@@ -199,6 +203,6 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}..."
 
 
-def _first(names: list[str]) -> str:
+def _join_first(names: list[str]) -> str:
     """Return the first few names, for a message."""
     return ", ".join(names[:_MAX_NAMES]) + " ..." * (len(names) > _MAX_NAMES)

@@ -63,7 +63,7 @@ def remedy_for(base: str, *names: str) -> str | None:
 def test_a_pair_works_or_is_told_what_does(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlays, "fill", check_functions)
     monkeypatch.setattr(overlays, "read_config", cache(overlays.read_config))
-    monkeypatch.setattr(overlays, "_lay", laid_once(overlays._lay))
+    monkeypatch.setattr(overlays, "_apply_overlays", laid_once(overlays._apply_overlays))
     alone = {name for name in NAMES if remedy_for(base, name) is None}
     remedies = {pair: remedy_for(base, *pair) for pair in permutations(NAMES, 2)}
     assert {None} < set(remedies.values())

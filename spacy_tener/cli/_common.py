@@ -41,7 +41,7 @@ class CommandLineError(RemedyError):
 
 
 @contextmanager
-def of_command_line() -> Iterator[None]:
+def command_line_errors() -> Iterator[None]:
     """Convert RemedyErrors in the block to CommandLineErrors."""
     try:
         yield
@@ -210,10 +210,10 @@ def write_pipeline(nlp: Language, output: Path) -> None:
 
 def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
     """Yield the texts of files and directories. Raises a RemedyError if there are none."""
-    return (record[TEXT_COLUMN] for record in not_empty(stream_records(find_texts(inputs)[0]), inputs))
+    return (record[TEXT_COLUMN] for record in require_records(stream_records(find_texts(inputs)[0]), inputs))
 
 
-def not_empty(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
+def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
     """Return the records. Raises a RemedyError if there are none. The first record is read immediately.
 
     inputs (Sequence[str]): Paths of the inputs, for the message.

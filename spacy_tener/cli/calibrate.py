@@ -35,9 +35,9 @@ def calibrate_cli(
         Path | None, typer.Option("--test", help="Other annotated texts, to evaluate the calibration")
     ] = None,
     precision: Annotated[
-        float | None, options.share("--precision", "Minimum precision of entities above thresholds, which are set")
+        float | None, options.fraction("--precision", "Minimum precision of entities above thresholds, which are set")
     ] = None,
-    confidence: Annotated[float, options.share("--confidence", "Confidence level of --precision")] = 0.9,
+    confidence: Annotated[float, options.fraction("--confidence", "Confidence level of --precision")] = 0.9,
     component: options.Component = None,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
@@ -78,7 +78,7 @@ def calibrate_cli(
         changes["threshold"] = thresholds
         if tested is not None:
             is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
-            right = _share(int(tested.right[is_kept].sum()), int(is_kept.sum()))
+            right = _fraction(int(tested.right[is_kept].sum()), int(is_kept.sum()))
             msg.info(f"On the test set: {int(is_kept.sum())} of {is_kept.size} above the threshold, {right} correct")
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0
@@ -106,7 +106,7 @@ def _print_thresholds(
             group.labels[0] if len(group.labels) == 1 else f"{len(group.labels)} others",
             "-" if group.value is None else f"{group.value:.3f}",
             f"{group.n_above} of {group.count}",
-            _share(group.right, group.n_above),
+            _fraction(group.right, group.n_above),
         )
         for group in fitted
     ]
@@ -121,6 +121,6 @@ def _print_thresholds(
     msg.info(f"On similar texts, the precision of each row is at least {precision}, with a confidence of {confidence}")
 
 
-def _share(count: int, total: int) -> str:
+def _fraction(count: int, total: int) -> str:
     """Return the fraction of `count` in `total` as a string."""
     return f"{count / total:.3f}" if total else "-"

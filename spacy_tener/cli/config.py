@@ -42,7 +42,7 @@ def config_cli(
     if base is None:
         why, remedy = "there is no config to compose", "Add its name, as in `tener config weibo`."
         refuse_options(ctx, ["settings", "output", "force"], why, remedy)
-        return described(), 0
+        return list_configs(), 0
     if output is None:
         refuse_options(ctx, ["force"], "there is no file to overwrite", "Add --output.")
     overlays, settings = overlays or [], settings or []
@@ -57,7 +57,7 @@ def config_cli(
     return text if output is None else "", 0
 
 
-def described() -> str:
+def list_configs() -> str:
     """Return the descriptions of all configs and overlays in the package, systems first."""
     chosen = systems()
     features = [name for name in names_in(OVERLAYS) if name not in chosen]
@@ -65,11 +65,11 @@ def described() -> str:
     bases = names_in(BASES)
     width = max(map(len, bases))
     parts.append("\n".join(f"{name:<{width}} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in bases))
-    parts += ["Systems: add one of these overlays after the config", *map(_entry, chosen)]
-    parts += ["Features: add any of these overlays after a system", *map(_entry, features)]
+    parts += ["Systems: add one of these overlays after the config", *map(_describe_overlay, chosen)]
+    parts += ["Features: add any of these overlays after a system", *map(_describe_overlay, features)]
     return "\n\n".join(parts) + "\n"
 
 
-def _entry(overlay: str) -> str:
+def _describe_overlay(overlay: str) -> str:
     """Return the name of an overlay with its indented description."""
     return f"{overlay}\n{indent(description(OVERLAYS / f'{overlay}.cfg'), '    ')}"

@@ -18,9 +18,9 @@ from . import options
 from ._common import (
     check_file,
     command,
+    command_line_errors,
     msg,
     names,
-    of_command_line,
     options_in_use,
 )
 
@@ -77,7 +77,7 @@ def convert_cli(
     If entities overlap, --overlap longest keeps the longest. --overlap spans stores all of them in `doc.spans["sc"]`,
     for the overlay `nested`; `doc.ents` contains the longest.
     """
-    with of_command_line():
+    with command_line_errors():
         reading = CorpusOptions(
             format=format,
             scheme=scheme,

@@ -60,16 +60,16 @@ def extend_cli(
     check_folder(output)
     nlp = load_pipeline(model)
     docs = list(read_docs(new, nlp.vocab))
-    beside = list(read_docs(old, nlp.vocab)) if old else []
-    extension = plan_extension(model, nlp, component, docs, names(labels), _renamed(rename or []), beside)
+    old_docs = list(read_docs(old, nlp.vocab)) if old else []
+    extension = plan_extension(model, nlp, component, docs, names(labels), _parse_renames(rename or []), old_docs)
     learned, held_out = (docs, list(read_docs(dev, nlp.vocab))) if dev else hold_out(docs)
     config = with_settings(extension.config(output, steps), settings or [])
     # Select the last pipeline, since the learning rate has decayed by then. With a small development set, the best
     # score often selects a worse pipeline, even the one after the first step.
-    run = TrainingRun("extend", output, config, gpu_id, code, takes_last=True)
+    run = TrainingRun("extend", output, config, gpu_id, code, use_last=True)
     with interrupted_by_signals(), locked(output / ".lock"):
         write_docs(output / DEV, held_out if dev else extension.development_docs(held_out))
-        write_docs(output / TRAIN, extension.training_docs(learned, beside))
+        write_docs(output / TRAIN, extension.training_docs(learned, old_docs))
         if is_trained(run):
             msg.good(f"{output / MODEL} is already trained")
             return
@@ -83,7 +83,7 @@ def extend_cli(
     msg.good(f"Saved to {output / MODEL}")
 
 
-def _renamed(rename: list[str]) -> dict[str, str]:
+def _parse_renames(rename: list[str]) -> dict[str, str]:
     """Parse the values of --rename, and return the new names by the present ones."""
     pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in rename]
     wrong = [before + sign + after for before, sign, after in pairs if not (before and after)]

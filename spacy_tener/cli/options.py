@@ -101,7 +101,7 @@ def output_format(choices: Collection[str]) -> Any:
     return choice(("--format", "-f"), "Format of the output", choices)
 
 
-def share(name: str, what: str, *, above: float = 0.0, with_1: bool = False) -> Any:
+def fraction(name: str, what: str, *, above: float = 0.0, with_1: bool = False) -> Any:
     """Return an option whose value is a number between 0 and 1, exclusive.
 
     name (str): Name of the option.

@@ -15,9 +15,9 @@ from ..pipeline.finding import check_finders
 from . import options
 from ._common import (
     command,
+    command_line_errors,
     load_pipeline,
     msg,
-    of_command_line,
     setup_gpu,
 )
 
@@ -59,8 +59,8 @@ def serve_cli(
         raise RemedyError(
             f"Serving requires {error.name}", install("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
         ) from error
-    with of_command_line():
-        named, origins = _named(models), check_origins(allow_origin or ())
+    with command_line_errors():
+        named, origins = _parse_models(models), check_origins(allow_origin or ())
     api_key = read_api_key(api_key_file)
     for model in named.values():
         if not (os.path.exists(model) or is_package(model)):
@@ -74,7 +74,7 @@ def serve_cli(
         serve(app, sock, lambda: msg.good(started, "Press Ctrl-C to stop it."))
 
 
-def _named(models: list[str]) -> dict[str, str]:
+def _parse_models(models: list[str]) -> dict[str, str]:
     """Return the pipelines by name. The default name is that of the directory or package."""
     named = {}
     for model in models:

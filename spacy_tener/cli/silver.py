@@ -16,10 +16,10 @@ from ..manifest import file_input
 from ..pipeline.finding import entity_finders
 from ..processes import interrupted_by_signals
 from ..training.silver import (
-    DEFAULT_SURENESS,
-    Sureness,
+    DEFAULT_THRESHOLD,
+    SilverThresholds,
     check_teachers,
-    made_of,
+    manifest_inputs,
     unknown_labels,
     write_silver,
 )
@@ -30,7 +30,7 @@ from ._common import (
     load_pipeline,
     msg,
     names,
-    not_empty,
+    require_records,
     setup_gpu,
 )
 
@@ -43,12 +43,14 @@ def silver_cli(
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a directory for .spacy files")],
     sure: Annotated[
-        float, options.share("--sure", "Minimum probability of entities to keep", above=0.5, with_1=True)
-    ] = DEFAULT_SURENESS,
+        float, options.fraction("--sure", "Minimum probability of entities to keep", above=0.5, with_1=True)
+    ] = DEFAULT_THRESHOLD,
     outside: Annotated[
         float,
-        options.share("--outside", "Minimum probability of tokens outside of entities to keep", above=0.5, with_1=True),
-    ] = DEFAULT_SURENESS,
+        options.fraction(
+            "--outside", "Minimum probability of tokens outside of entities to keep", above=0.5, with_1=True
+        ),
+    ] = DEFAULT_THRESHOLD,
     limit: Annotated[int | None, options.limit("to annotate; default: all")] = None,
     part_size: options.PartSize = 5000,
     gpu_id: options.GpuId = -1,
@@ -68,7 +70,7 @@ def silver_cli(
     """
     setup_gpu(gpu_id)
     check_folder(output)
-    sureness = Sureness(sure, outside)
+    thresholds = SilverThresholds(sure, outside)
     pipelines = {name: load_pipeline(name) for name in names(teachers)}
     if not pipelines:
         raise CommandLineError("No pipeline given", "Pass at least one, such as teacher/model-best.")
@@ -79,28 +81,28 @@ def silver_cli(
     if silent:
         remedy = "If it sets no entities, all tokens are outside with the probability 1."
         msg.warn(f"No component declares that it sets entities: {', '.join(silent)}", remedy)
-    lacks = unknown_labels(pipelines)
-    if lacks:
-        lines = [f"{name} doesn't have {', '.join(labels)}" for name, labels in lacks.items()]
+    missing_labels = unknown_labels(pipelines)
+    if missing_labels:
+        lines = [f"{name} doesn't have {', '.join(labels)}" for name, labels in missing_labels.items()]
         msg.warn("Labels that a pipeline doesn't have get the probability 0", "\n".join(lines))
-    inputs = made_of(list(pipelines), list(pipelines.values()), sources)
+    inputs = manifest_inputs(list(pipelines), list(pipelines.values()), sources)
     settings = {**inputs, "limit": limit, "code": file_input(code) if code else None}
     with closing(stream_records(sources)) as records:
-        some = not_empty(records, texts)
+        nonempty = require_records(records, texts)
         with interrupted_by_signals(), locked(output / ".lock"):
             total = write_silver(
                 list(pipelines.values()),
-                islice(some, limit),
+                islice(nonempty, limit),
                 output,
-                sureness,
+                thresholds,
                 settings=settings,
                 part_size=part_size,
             )
     missing = 100 * total.missing / max(1, total.tokens)
-    said = f"{counted(total.texts, 'text')}, {counted(total.entities, 'entity', 'entities')}"
-    msg.good(f"{output}: {said}, {missing:.1f} % of the tokens with missing annotation")
-    if total.is_starved:
+    summary = f"{counted(total.texts, 'text')}, {counted(total.entities, 'entity', 'entities')}"
+    msg.good(f"{output}: {summary}, {missing:.1f} % of the tokens with missing annotation")
+    if total.has_few_entities:
         few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} were kept"
-        remedy = "Lower --sure." if sure > DEFAULT_SURENESS else "Raise --outside, to keep fewer tokens as outside."
+        remedy = "Lower --sure." if sure > DEFAULT_THRESHOLD else "Raise --outside, to keep fewer tokens as outside."
         why = "A model trained on few entities and many tokens outside has a low recall."
         msg.warn(few, f"{remedy} {why} Calibration often lowers probabilities.")

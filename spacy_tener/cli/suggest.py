@@ -27,8 +27,8 @@ from ._common import (
     load_pipeline,
     msg,
     names,
-    not_empty,
     refuse_options,
+    require_records,
     setup_gpu,
 )
 
@@ -86,7 +86,7 @@ def suggest_cli(
     if not blank:
         PipelineNER.of(nlp)  # Raises an error if the pipeline has no tener_ner.
     shown = names(labels) or entity_labels(nlp)
-    records = not_empty(stream_records(find_texts(texts)[0]), texts)
+    records = require_records(stream_records(find_texts(texts)[0]), texts)
     known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
     chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)
     if not chosen:

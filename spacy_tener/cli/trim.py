@@ -56,11 +56,11 @@ def trim_cli(
         write_pipeline(nlp, output)
     else:
         refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim with a separate call.")
-        _leave_out_torch(nlp, model, texts, onnx, output)
+        _convert_to_onnx(nlp, model, texts, onnx, output)
     msg.good(f"Saved to {output}: {size_mb(output):.1f} MB instead of {before:.1f} MB")
 
 
-def _leave_out_torch(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
+def _convert_to_onnx(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
     """Convert the transformer of a pipeline to ONNX, write the pipeline, and print which entities changed."""
     require_torch()
     from ..export.transformer_to_onnx_torch import Precision, changed_entities, to_onnx

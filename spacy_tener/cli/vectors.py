@@ -66,8 +66,11 @@ def vectors_cli(
         found = read_glove_words()
     selected = select_words(found, max_words)
     reader = WordEncoder(encoder, _numbers(layers), names(outputs))
-    count, share = write_static_vectors(reader, selected, width, output)
-    msg.good(f"{output}: {counted(count, 'word')}, {width} of {reader.width} components, {share:.0%} of the variance")
+    count, explained_variance = write_static_vectors(reader, selected, width, output)
+    words_written = counted(count, "word")
+    msg.good(
+        f"{output}: {words_written}, {width} of {reader.width} components, {explained_variance:.0%} of the variance"
+    )
     if count < len(selected):
         msg.warn(f"{counted(len(selected) - count, 'word')} left out, since the encoder has no subword tokens for them")
 

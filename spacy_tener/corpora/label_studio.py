@@ -30,7 +30,7 @@ from .json_records import read_spans
 def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> list[AnnotatedText]:
     """Return the annotated texts of a task.
 
-    If a task was annotated several times, the annotation marked as ground ground_truths is used, otherwise the first one.
+    If a task was annotated several times, the annotation marked as ground truth is used, otherwise the first one.
 
     note (Note): Function that records omissions.
     names (Sequence[str]): Keys of texts to return even if they contain no entities. Other texts are returned only if
@@ -51,7 +51,7 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
     if len(valid_annotations) > 1:
         note(
             Event.SEVERAL,
-            f"{len(valid_annotations)} annotations; read: {'ground ground_truths' if ground_truths else 'the first'}",
+            f"{len(valid_annotations)} annotations; read: {'ground truth' if ground_truths else 'the first'}",
         )
     texts = _collect_strings(data)
     if names and texts.keys().isdisjoint(names):

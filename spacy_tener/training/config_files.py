@@ -28,8 +28,8 @@ BASES = Path(__file__).parent / "configs"
 OVERLAYS = BASES / "models"
 """Folder of the overlays."""
 # Settings of spaCy's factory `ner` that `tener_ner` doesn't have.
-_OF_NER = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_density", "beam_update_prob"}
-_MIXED = "spacy_tener.MixedCorpus.v1"
+_NER_SETTINGS = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_density", "beam_update_prob"}
+_MIXED_CORPUS = "spacy_tener.MixedCorpus.v1"
 
 
 class ConfigError(RemedyError):
@@ -60,7 +60,7 @@ def read_config(path: Path | str) -> Config:
             f"{path}: the section [{unnamed[0]}] has an empty part in its name", "Correct the name of the section."
         )
     try:
-        return Config().from_str(_in_order(parser), interpolate=False)
+        return Config().from_str(_sort_sections(parser), interpolate=False)
     except ConfigValidationError as error:
         raise ConfigError(f"{path}: {problems(error)}", "Write each section or value once.") from error
 
@@ -109,7 +109,7 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
     raise ConfigError(f"{path}:{line}: {reason}", "Correct the line.")
 
 
-def _in_order(parser: configparser.ConfigParser) -> str:
+def _sort_sections(parser: configparser.ConfigParser) -> str:
     """Return the text of a config in which each section has a header and parents precede their subsections.
 
     confection requires both. Overlays may leave out headers of empty parent sections.
@@ -135,13 +135,13 @@ def check_no_ner(config: Mapping[str, Any]) -> None:
     for name, component in config.get("components", {}).items():
         if component.get("factory") != "tener_ner":
             continue
-        of_ner = [key for key in component if key in _OF_NER]
+        ner_settings = [key for key in component if key in _NER_SETTINGS]
         model = component.get("model")
         if isinstance(model, Mapping) and "TransitionBasedParser" in str(model.get("@architectures")):
-            of_ner.append("model")
-        if of_ner:
+            ner_settings.append("model")
+        if ner_settings:
             raise ConfigError(
-                f"[components.{name}] has the factory tener_ner, but {', '.join(of_ner)} of spaCy's ner",
+                f"[components.{name}] has the factory tener_ner, but {', '.join(ner_settings)} of spaCy's ner",
                 f"Replace the sections [components.{name}] and [components.{name}.model] with the following lines. "
                 f"Keep their subsections, such as [components.{name}.model.tok2vec].\n"
                 f'[components.{name}]\nfactory = "tener_ner"\n'
@@ -216,8 +216,8 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
 def description(config: Path) -> str:
     """Return the description of a config: the first comment of the file, up to an empty line in it."""
     lines = config.read_text(encoding="utf8").splitlines()
-    said = itertools.takewhile(lambda line: line.startswith("# "), lines)
-    return "\n".join(line.removeprefix("# ") for line in said)
+    comment = itertools.takewhile(lambda line: line.startswith("# "), lines)
+    return "\n".join(line.removeprefix("# ") for line in comment)
 
 
 def systems() -> list[str]:
@@ -237,7 +237,7 @@ def corpus_reader(config: Config) -> Mapping[str, Any]:
     section: Any = filled
     for name in filled["training"]["train_corpus"].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
-    if isinstance(section, Mapping) and section.get("@readers") == _MIXED:
+    if isinstance(section, Mapping) and section.get("@readers") == _MIXED_CORPUS:
         # A mixed corpus has several readers. The one with the path `paths.train` reads the gold annotation.
         readers = list(section["readers"].values())
         path = filled["paths"].get("train")

@@ -86,9 +86,9 @@ class Extension:
             copies.append(copy)
         for doc, found in zip(docs, self.nlp.pipe(copies), strict=True):
             names = ((ent, self.rename.get(ent.label_, ent.label_)) for ent in found.ents)
-            beside = [(ent.start_char, ent.end_char, name) for ent, name in names if name not in self.labels]
+            predicted = [(ent.start_char, ent.end_char, name) for ent, name in names if name not in self.labels]
             # Gold entities come first: `filter_spans` keeps the first of two overlapping entities of equal length.
-            doc.set_ents(filter_spans([*doc.ents, *spans_of(doc, beside)]))
+            doc.set_ents(filter_spans([*doc.ents, *spans_of(doc, predicted)]))
             yield doc
 
     def _rename(self, doc: Doc) -> None:
@@ -135,7 +135,7 @@ class Extension:
         training["frozen_components"] = [name for name in names if name not in learning]
         annotating = training["annotating_components"]
         training["annotating_components"] = [name for name in names if name in annotating]
-        _slow_down(training["optimizer"], steps)
+        _adapt_optimizer(training["optimizer"], steps)
         extension: dict[str, Any] = {
             "@callbacks": "spacy_tener.Extension.v1",
             "labels": list(self.labels),
@@ -153,7 +153,7 @@ def _corpus(path: str) -> dict[str, Any]:
     return {"@readers": "spacy.Corpus.v1", "path": path, "gold_preproc": False, "max_length": 0, "limit": 0}
 
 
-def _slow_down(optimizer: dict[str, Any], steps: int) -> None:
+def _adapt_optimizer(optimizer: dict[str, Any], steps: int) -> None:
     """Set the number of steps of an optimizer's learning rate schedule, and multiply its learning rate by
     `RATE_FACTOR`.
     """
@@ -223,12 +223,14 @@ def plan_extension(
         remedy = f"Use one of: {', '.join(sorted(annotated))}."
         raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", remedy)
     extension = Extension(model, nlp, pipe, wanted, rename)
-    beside = sorted(annotated.difference(wanted, extension.present))
-    if beside:
+    other_labels = sorted(annotated.difference(wanted, extension.present))
+    if other_labels:
         remedy = "Add them to --labels, or remove them from the texts."
-        raise RemedyError(f"the new texts have other labels than {', '.join(wanted)}: {', '.join(beside)}", remedy)
-    of_old = {rename.get(ent.label_, ent.label_) for doc in old for ent in doc.ents}
-    unknown = sorted(of_old.difference(wanted, extension.present))
+        raise RemedyError(
+            f"the new texts have other labels than {', '.join(wanted)}: {', '.join(other_labels)}", remedy
+        )
+    old_labels = {rename.get(ent.label_, ent.label_) for doc in old for ent in doc.ents}
+    unknown = sorted(old_labels.difference(wanted, extension.present))
     if unknown:
         reason = f"the texts of --with have labels that {model} doesn't have: {', '.join(unknown)}"
         raise RemedyError(reason, "Remove the labels, or use other texts.")

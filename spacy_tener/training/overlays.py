@@ -59,11 +59,11 @@ _MAX_PERMUTED = 3
 """Maximum number of overlays whose other orders are tried if they don't work together. Each order takes about 0.3 s."""
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
-_UNREGISTERED = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
+_UNKNOWN_FUNCTION = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
 _AVAILABLE = re.compile(r"Available names: (.*)")
-_OTHERWISE = "Correct its name, or install the package that has it."
-_CORRECT = "Correct or remove the value."
-_NO_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
+_INSTALL_FUNCTION = "Correct its name, or install the package that has it."
+_CORRECT_VALUE = "Correct or remove the value."
+_UNKNOWN_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
 
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Config:
@@ -84,14 +84,14 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     read = {str(path): read_config(find_overlay(path)) for path in overlays}
     config = read_config(find_base(base))
     try:
-        config = _lay(config, read, base)
+        config = _apply_overlays(config, read, base)
     except ConfigError as error:
-        remedy = _what_works(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
+        remedy = _suggest_fix(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
         raise ConfigError(error.reason, remedy or error.remedy) from error
     return with_settings(config, settings)
 
 
-def _lay(config: Config, overlays: Mapping[str, Config], base: Path | str = "") -> Config:
+def _apply_overlays(config: Config, overlays: Mapping[str, Config], base: Path | str = "") -> Config:
     """Apply overlays to a config, check and fill it.
 
     base (Path | str): Name of the config, for messages.
@@ -107,14 +107,14 @@ def _lay(config: Config, overlays: Mapping[str, Config], base: Path | str = "") 
         return fill(config)
 
 
-def _what_works(config: Config, overlays: Mapping[str, Config]) -> str:
+def _suggest_fix(config: Config, overlays: Mapping[str, Config]) -> str:
     """Return the fix for overlays that don't work together: another order, or an overlay to leave out. Empty if nothing
     works.
     """
 
     def works(*chosen: str) -> bool:
         try:
-            return bool(_lay(config, {name: overlays[name] for name in chosen}))
+            return bool(_apply_overlays(config, {name: overlays[name] for name in chosen}))
         except ConfigError:
             return False
 
@@ -153,16 +153,16 @@ def _merge(config: Config, updates: Config) -> Config:
         origin = _origin(component)
         if origin and origin != _origin(rest["components"].get(name, {})):
             rest["components"].pop(name, None)
-    merged = _in_order(rest.merge(updates), rest)
+    merged = _order_like(rest.merge(updates), rest)
     return Config(merged, is_interpolated=False, section_order=rest.section_order)
 
 
-def _in_order(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
+def _order_like(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
     """Return the config with its keys in the order of another config, followed by all other keys."""
     ordered = {key: config[key] for key in (*(key for key in model if key in config), *config)}
     for key, value in ordered.items():
         if isinstance(value, Mapping) and isinstance(model.get(key), Mapping):
-            ordered[key] = _in_order(value, model[key])
+            ordered[key] = _order_like(value, model[key])
     return ordered
 
 
@@ -392,7 +392,7 @@ def fill(config: Config) -> Config:
     check_renamed(config)
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
     filled["components"].update(get_sourced_components(config))
-    _check_nothing_lost(config, filled)
+    _check_unknown_keys(config, filled)
     registry.resolve(filled.interpolate()["training"], schema=ConfigSchemaTraining)
     return filled
 
@@ -409,9 +409,9 @@ def wrap_config_errors(what: str) -> Iterator[None]:
         raise ConfigError(f"{what}: {error.reason}", error.remedy) from error
     except ConfigValidationError as error:
         title = f"{error.title}: " if error.errors else ""
-        raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT) from error
+        raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT_VALUE) from error
     except (ValueError, TypeError, ImportError, OSError) as error:
-        raise _refused(str(error), what) from error
+        raise _explain_error(str(error), what) from error
 
 
 def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
@@ -424,7 +424,7 @@ def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
         return config.interpolate() if interpolate else config
 
 
-def _check_nothing_lost(config: Config, filled: Config) -> None:
+def _check_unknown_keys(config: Config, filled: Config) -> None:
     """Raise a ConfigError if the config has unknown keys, which filling removes without an error."""
     removed = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
     available = set(keys(filled))
@@ -433,18 +433,20 @@ def _check_nothing_lost(config: Config, filled: Config) -> None:
             raise ConfigError(f"spaCy has no setting '{key}'", did_you_mean(key, sorted(available), "Remove it."))
 
 
-def _refused(text: str, what: str) -> ConfigError:
+def _explain_error(text: str, what: str) -> ConfigError:
     """Convert the message of an error about a config to a ConfigError."""
-    factory = _NO_FACTORY.search(text)
+    factory = _UNKNOWN_FACTORY.search(text)
     if factory:
         remedy = (
-            install("torch", "transformers", "spacy-transformers") if factory["name"] == "transformer" else _OTHERWISE
+            install("torch", "transformers", "spacy-transformers")
+            if factory["name"] == "transformer"
+            else _INSTALL_FUNCTION
         )
         return ConfigError(f"{what}: no factory '{factory['name']}' is registered", remedy)
-    function = _UNREGISTERED.search(text)
+    function = _UNKNOWN_FUNCTION.search(text)
     if function is None:
-        return ConfigError(f"{what}: {text.removesuffix('.')}", _CORRECT)
+        return ConfigError(f"{what}: {text.removesuffix('.')}", _CORRECT_VALUE)
     reason = f"there is no '{function['name']}' among the registered {function['kind']}"
     available = _AVAILABLE.search(text)
     names = available[1].split(", ") if available else []
-    return ConfigError(f"{what}: {reason}", did_you_mean(function["name"], names, _OTHERWISE))
+    return ConfigError(f"{what}: {reason}", did_you_mean(function["name"], names, _INSTALL_FUNCTION))

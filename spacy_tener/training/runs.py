@@ -85,7 +85,7 @@ class Processes:
                         self._write(file, line)
                 status = process.wait()
             finally:
-                _end([process])
+                _terminate([process])
                 with self._lock:
                     self._running.discard(process)
         if self._stopped:
@@ -104,7 +104,7 @@ class Processes:
         with self._lock:
             self._stopped = True
             running = list(self._running)
-        _end(running)
+        _terminate(running)
 
 
 def environment(jobs: int) -> dict[str, str]:
@@ -117,7 +117,7 @@ def environment(jobs: int) -> dict[str, str]:
     return {_THREADS_VARIABLE: str(max(1, count_cores() // jobs)), **inherited, **plain}
 
 
-def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+def _terminate(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Terminate processes together with their child processes."""
     for process in processes:
         _signal(process, signal.SIGTERM)
@@ -154,9 +154,9 @@ SCORE = "ents_f"
 _LOGGER = "spacy_tener.JsonLinesLogger.v1"
 _MAX_MESSAGE = 300
 # These settings don't affect the result, so they may differ when a command resumes.
-_NOT_COMPARED = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_mb$")
+_IGNORED_SETTINGS = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_mb$")
 # Values in these sections may be paths of directories. Values in all sections may be paths of files.
-_WITH_FOLDERS = ("paths", "corpora", "initialize")
+_SECTIONS_WITH_FOLDERS = ("paths", "corpora", "initialize")
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class TrainingRun:
     config (Config): Complete training config.
     gpu_id (int): GPU, or -1 for the CPU.
     code (Path | None): Python file with registered functions that the config uses.
-    takes_last (bool): Select the pipeline after the last step instead of the one with the best score on the development
+    use_last (bool): Select the pipeline after the last step instead of the one with the best score on the development
         set.
     """
 
@@ -177,7 +177,7 @@ class TrainingRun:
     config: Config
     gpu_id: int = -1
     code: Path | None = None
-    takes_last: bool = False
+    use_last: bool = False
 
     @property
     def options(self) -> list[str]:
@@ -193,7 +193,7 @@ class TrainingRun:
         made_of = {
             name: _as_input(name, value)
             for name, value in entries(self.config.interpolate())
-            if not (isinstance(value, Mapping) and value) and not _NOT_COMPARED.match(name)
+            if not (isinstance(value, Mapping) and value) and not _IGNORED_SETTINGS.match(name)
         }
         return Manifest(self.folder, {**made_of, "code": file_input(self.code)} if self.code else made_of)
 
@@ -211,7 +211,7 @@ def train(run: TrainingRun, processes: Processes) -> str:
     write_text(folder / CONFIG, config.to_str(interpolate=False) + "\n")
     command = ["train", str(folder / CONFIG), "--output", str(folder), *run.options]
     status = processes.run(command, folder / OUTPUT)
-    if run.takes_last and not status:
+    if run.use_last and not status:
         shutil.rmtree(folder / MODEL)
         (folder / DIR_MODEL_LAST).rename(folder / MODEL)
     shutil.rmtree(folder / DIR_MODEL_LAST, ignore_errors=True)
@@ -247,7 +247,7 @@ def _as_input(name: str, value: Any) -> Any:
     if not isinstance(value, str | Path) or not str(value):
         return value
     path, sections = Path(value), name.split(".")
-    with_folders = sections[0] in _WITH_FOLDERS or sections[-1] == "source"
+    with_folders = sections[0] in _SECTIONS_WITH_FOLDERS or sections[-1] == "source"
     try:
         is_input = path.is_file() or (with_folders and path.is_dir())
     except (OSError, ValueError):  # The string isn't a valid path, for example because it is too long.

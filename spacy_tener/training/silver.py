@@ -30,9 +30,9 @@ from ..pipeline.entities import offsets_of, read_entities
 from ..pipeline.finding import crf_pipes, known_labels, overlap_groups
 from ..types import EntityOffsets
 
-LOWEST = 0.05
+MIN_PROBABILITY = 0.05
 """Entities with a lower probability are ignored."""
-DEFAULT_SURENESS = 0.51
+DEFAULT_THRESHOLD = 0.51
 """Default minimum probability of annotation that is kept."""
 
 BATCH = 256
@@ -41,7 +41,7 @@ _RESUME_REMEDY = "Delete the directory to annotate everything again, or choose a
 
 
 @dataclass(frozen=True)
-class Belief:
+class TextProbabilities:
     """The probabilities of entities in a text, predicted by one teacher or averaged over several.
 
     doc (Doc): The text, tokenized by the first teacher.
@@ -54,14 +54,16 @@ class Belief:
     outside: Probabilities
 
 
-def beliefs(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[Belief]:
+def average_probabilities(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[TextProbabilities]:
     """Yield the mean of all teachers' probabilities for each text."""
-    for votes in zip(*(_vote(teacher, texts) for teacher in teachers), strict=True):
+    for predictions in zip(*(_predict_probabilities(teacher, texts) for teacher in teachers), strict=True):
         entities: dict[EntityOffsets, float] = defaultdict(float)
-        for vote in votes:
-            for entity, probability in vote.entities.items():
-                entities[entity] += probability / len(votes)
-        yield Belief(votes[0].doc, dict(entities), np.mean([vote.outside for vote in votes], axis=0))
+        for prediction in predictions:
+            for entity, probability in prediction.entities.items():
+                entities[entity] += probability / len(predictions)
+        yield TextProbabilities(
+            predictions[0].doc, dict(entities), np.mean([prediction.outside for prediction in predictions], axis=0)
+        )
 
 
 def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
@@ -86,7 +88,7 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
             raise RemedyError(f"{name}: no component has entity labels", "Use a trained pipeline.")
 
 
-def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
+def _predict_probabilities(teacher: Language, texts: Sequence[str]) -> list[TextProbabilities]:
     """Return the probabilities that one teacher predicts.
 
     Probabilities come from the last `tener_ner` of the pipeline. They are corrected by the entities of the components
@@ -94,49 +96,49 @@ def _vote(teacher: Language, texts: Sequence[str]) -> list[Belief]:
     """
     pipes = crf_pipes(teacher)
     if not pipes:
-        return [_certain(doc) for doc in teacher.pipe(map(teacher.tokenizer, texts))]
+        return [_with_probability_1(doc) for doc in teacher.pipe(map(teacher.tokenizer, texts))]
     last_name, last_pipe = pipes.popitem()
     index = teacher.pipe_names.index(last_name)
     with teacher.select_pipes(disable=teacher.pipe_names[index:]):
         write_probabilities = {name: {"spans_key": _SPANS_KEY} for name in pipes}
         docs = list(teacher.pipe(map(teacher.tokenizer, texts), component_cfg=write_probabilities))
     decodings, before = list(last_pipe.decode(docs)), list(map(_entities, docs))
-    votes = []
+    predictions = []
     for decoding in decodings:
-        marginals = decoding.marginals(LOWEST)
+        marginals = decoding.marginals(MIN_PROBABILITY)
         entities = {(e.start, e.end, e.label): e.probability or 0.0 for e in marginals.entities}
-        votes.append(Belief(decoding.doc, entities, marginals.outside))
+        predictions.append(TextProbabilities(decoding.doc, entities, marginals.outside))
     last_pipe.annotate(decodings)
     later = [component for _, component in teacher.pipeline[index + 1 :]]
-    for vote, earlier in zip(votes, before, strict=True):
+    for prediction, earlier in zip(predictions, before, strict=True):
         if earlier or later:
-            _correct(vote, earlier, later)
-    return votes
+            _correct(prediction, earlier, later)
+    return predictions
 
 
-def _correct(belief: Belief, earlier: set[EntityOffsets], later: Sequence[Callable[[Doc], Doc]]) -> None:
-    """Update the probabilities of a `tener_ner` with the entities of other components. Changes `belief` in place.
+def _correct(predicted: TextProbabilities, earlier: set[EntityOffsets], later: Sequence[Callable[[Doc], Doc]]) -> None:
+    """Update the probabilities of a `tener_ner` with the entities of other components. Changes `predicted` in place.
 
     Entities of other components get the probability 1, or the probability from an earlier `tener_ner`. Entities that
     later components remove are removed.
 
-    belief (Belief): Probabilities predicted by the `tener_ner`.
+    predicted (TextProbabilities): Probabilities predicted by the `tener_ner`.
     earlier (set[EntityOffsets]): Entities set by earlier components.
     later (Sequence[Callable[[Doc], Doc]]): Components after the `tener_ner`.
     """
-    doc = belief.doc
+    doc = predicted.doc
     probabilities = {entity.offsets: entity.probability for entity in read_entities(doc)}
     found = _entities(doc)
     for component in later:
         doc = component(doc)
     final = _entities(doc)
     for entity in found - final:
-        belief.entities.pop(entity, None)
+        predicted.entities.pop(entity, None)
     for entity in (earlier & final) | (final - found):
         probability = probabilities.get(entity)
-        belief.entities[entity] = 1.0 if probability is None else probability
+        predicted.entities[entity] = 1.0 if probability is None else probability
         start, end, _ = entity
-        belief.outside[start:end] = 0.0
+        predicted.outside[start:end] = 0.0
 
 
 def _entities(doc: Doc) -> set[EntityOffsets]:
@@ -144,18 +146,18 @@ def _entities(doc: Doc) -> set[EntityOffsets]:
     return {entity.offsets for entity in read_entities(doc)}
 
 
-def _certain(doc: Doc) -> Belief:
+def _with_probability_1(doc: Doc) -> TextProbabilities:
     """Return the entities of a pipeline that predicts no probabilities, such as spaCy's `ner`, rules or an LLM, with
     the probability 1.
     """
     outside = np.ones(len(doc.text))
     for ent in doc.ents:
         outside[ent.start_char : ent.end_char] = 0.0
-    return Belief(doc, dict.fromkeys(map(offsets_of, doc.ents), 1.0), outside)
+    return TextProbabilities(doc, dict.fromkeys(map(offsets_of, doc.ents), 1.0), outside)
 
 
 @dataclass(frozen=True)
-class Sureness:
+class SilverThresholds:
     """The minimum probabilities of annotation that is kept.
 
     By default, annotation is kept if it is more probable than not. With a higher minimum for entities only, nearly all
@@ -165,8 +167,8 @@ class Sureness:
     outside (float): Minimum probability of a token to be outside of all entities.
     """
 
-    entity: float = DEFAULT_SURENESS
-    outside: float = DEFAULT_SURENESS
+    entity: float = DEFAULT_THRESHOLD
+    outside: float = DEFAULT_THRESHOLD
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
@@ -193,7 +195,7 @@ class SilverStats:
     expected: float = 0.0
 
     @property
-    def is_starved(self) -> bool:
+    def has_few_entities(self) -> bool:
         """Return whether less than half of the expected entities were kept."""
         return 2 * self.entities + 1 < self.expected
 
@@ -203,48 +205,50 @@ class SilverStats:
             setattr(self, name, getattr(self, name) + value)
 
 
-def keep_sure(belief: Belief, sure: Sureness) -> Doc:
+def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
     """Set the annotation of a Doc to the entities and outside tokens that are probable enough.
 
     All other tokens get missing annotation.
     """
-    doc = belief.doc
+    doc = predicted.doc
     entities: list[Span] = []
-    taken = np.zeros(len(doc), dtype=bool)
+    is_in_entity = np.zeros(len(doc), dtype=bool)
     # Of overlapping entities, the most probable one is kept.
     kb_ids = {offsets_of(ent): ent.kb_id_ for ent in doc.ents}
-    for entity, probability in sorted(belief.entities.items(), key=itemgetter(1), reverse=True):
+    for entity, probability in sorted(predicted.entities.items(), key=itemgetter(1), reverse=True):
         span = doc.char_span(*entity, kb_id=kb_ids.get(entity, "")) if probability >= sure.entity else None
         # Teachers may tokenize differently. `char_span` returns None if the boundaries are not token boundaries.
-        if span is not None and not taken[span.start : span.end].any():
+        if span is not None and not is_in_entity[span.start : span.end].any():
             entities.append(span)
-            taken[span.start : span.end] = True
+            is_in_entity[span.start : span.end] = True
     starts = np.array([token.idx for token in doc], dtype=np.int64)
-    outside = np.minimum.reduceat(belief.outside, starts) if len(doc) else np.empty(0)
-    is_annotated = taken | (outside >= sure.outside)
+    outside = np.minimum.reduceat(predicted.outside, starts) if len(doc) else np.empty(0)
+    is_annotated = is_in_entity | (outside >= sure.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~is_annotated).tolist()]
     doc.set_ents(entities, missing=missing, default="outside")
     doc.spans.clear()  # The teacher's own span groups may contain entities that were not kept.
     return doc
 
 
-def silver(teachers: Sequence[Language], records: Iterable[Record], sure: Sureness) -> tuple[list[Doc], SilverStats]:
+def silver(
+    teachers: Sequence[Language], records: Iterable[Record], sure: SilverThresholds
+) -> tuple[list[Doc], SilverStats]:
     """Annotate records and return them as Docs, with counts. `doc.user_data` contains the id of a record."""
     docs, stats = list[Doc](), SilverStats()
     for batch in minibatch(records, BATCH):
         texts = [record[TEXT_COLUMN] for record in batch]
-        for record, belief in zip(batch, beliefs(teachers, texts), strict=True):
-            doc = keep_sure(belief, sure)
+        for record, predicted in zip(batch, average_probabilities(teachers, texts), strict=True):
+            doc = keep_probable(predicted, sure)
             record_id = record.get(ID_COLUMN)
             if record_id is not None:
                 doc.user_data[ID_COLUMN] = packable(record_id)
             docs.append(doc)
             missing = sum(not token.ent_iob_ for token in doc)
-            stats.add(SilverStats(1, len(doc), len(doc.ents), missing, sum(belief.entities.values())))
+            stats.add(SilverStats(1, len(doc), len(doc.ents), missing, sum(predicted.entities.values())))
     return docs, stats
 
 
-def made_of(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
+def manifest_inputs(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
     """Return the manifest entries of teachers and texts, with digests of their contents."""
     weights = [digest(teacher.path) if teacher.path else "" for teacher in teachers]
     return {"teachers": list(map(file_input, names, weights)), "texts": list(map(_as_input, sources))}
@@ -263,7 +267,7 @@ def write_silver(
     teachers: Sequence[Language],
     records: Iterable[Record],
     output: Path,
-    sure: Sureness,
+    sure: SilverThresholds,
     *,
     settings: Mapping[str, object],
     part_size: int,
@@ -273,7 +277,7 @@ def write_silver(
 
     The same call resumes a stopped one: it skips files that are already written.
 
-    settings (Mapping[str, object]): Inputs and settings that the annotation depends on, from `made_of` and others.
+    settings (Mapping[str, object]): Inputs and settings that the annotation depends on, such as `manifest_inputs`.
         Raises a RemedyError if the existing output was created with other settings.
     part_size (int): Maximum number of texts in a file.
     """

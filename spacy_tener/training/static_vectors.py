@@ -54,11 +54,11 @@ class WordEncoder:
     def __init__(self, name: str, layers: Sequence[int], outputs: Sequence[str]) -> None:
         path = Path(name)
         self.is_file = path.suffix == _ONNX_ENDING
-        self._averaged = max(len(outputs), 1) if self.is_file else 1
+        self._n_averaged = max(len(outputs), 1) if self.is_file else 1
         if self.is_file:
             self._model = build_onnx_embed(onnx_encoder(path, outputs=list(outputs) or None), width=None, cache=0)
         elif name == E5 and not path.exists():
-            self._averaged = len(layers)
+            self._n_averaged = len(layers)
             self._model = build_onnx_embed(e5(layers=list(layers), pieces="all"), width=None, cache=0)
         else:
             from ..embedders.transformer_embed import build_transformer_embed
@@ -66,7 +66,7 @@ class WordEncoder:
             path = find_transformer(name)
             self._model = build_transformer_embed(path, layers=list(layers), frozen=True, cache=0)
         self._model.initialize()
-        self.width, rest = divmod(self._model.get_dim("nO"), self._averaged)
+        self.width, rest = divmod(self._model.get_dim("nO"), self._n_averaged)
         if rest:
             raise RemedyError(
                 f"{name}: the outputs {', '.join(outputs)} have different widths", "Choose outputs of the same width."
@@ -82,7 +82,7 @@ class WordEncoder:
         """
         vocab = Vocab()
         rows = self._model.predict([Doc(vocab, words=[word], spaces=[False]) for word in words])
-        features = np.asarray(rows, dtype=np.float32).reshape(len(words), self._averaged, self.width)
+        features = np.asarray(rows, dtype=np.float32).reshape(len(words), self._n_averaged, self.width)
         averaged: FloatArray = features.mean(axis=1)
         return averaged
 
@@ -157,19 +157,19 @@ def _write_components(states: States, words: Sequence[str], width: int, output: 
     """Write the principal components of all words. Return the number of words with a vector and the explained variance
     ratio.
     """
-    has_pieces = np.concatenate([np.any(block, axis=1) for block in _blocks(states)])
-    mean, directions, share = _principal_components(states, int(has_pieces.sum()), width)
+    has_subwords = np.concatenate([np.any(block, axis=1) for block in _blocks(states)])
+    mean, components, explained_variance = _principal_components(states, int(has_subwords.sum()), width)
 
     def write(file: IO[bytes]) -> None:
-        file.write(f"{int(has_pieces.sum())} {width}\n".encode())
+        file.write(f"{int(has_subwords.sum())} {width}\n".encode())
         for first, block in zip(range(0, len(words), _ROWS_IN_MEMORY), _blocks(states), strict=True):
-            rows = (block.astype(np.float32) - mean) @ directions
-            for index in np.flatnonzero(has_pieces[first : first + _ROWS_IN_MEMORY]).tolist():
+            rows = (block.astype(np.float32) - mean) @ components
+            for index in np.flatnonzero(has_subwords[first : first + _ROWS_IN_MEMORY]).tolist():
                 values = " ".join(f"{value:.4f}" for value in rows[index])
                 file.write(f"{words[first + index]} {values}\n".encode())
 
     write_file(output, write)
-    return int(has_pieces.sum()), share
+    return int(has_subwords.sum()), explained_variance
 
 
 def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) -> States:
@@ -215,7 +215,7 @@ def _principal_components(states: States, count: int, width: int) -> tuple[Float
         total += rows.sum(axis=0)
         squares += rows.T @ rows
     mean = total / count
-    variances, directions = np.linalg.eigh(squares / count - np.outer(mean, mean))
-    share = float(variances[-width:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
+    variances, components = np.linalg.eigh(squares / count - np.outer(mean, mean))
+    explained_variance = float(variances[-width:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
     # `eigh` returns eigenvalues in ascending order.
-    return mean.astype(np.float32), directions[:, : -width - 1 : -1].astype(np.float32), share
+    return mean.astype(np.float32), components[:, : -width - 1 : -1].astype(np.float32), explained_variance

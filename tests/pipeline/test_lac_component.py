@@ -15,7 +15,7 @@ from spacy.training import Example
 from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.entities import RECORD_KEY
 from spacy_tener.pipeline.tokenizer import make_char_tokenizer
-from spacy_tener.training.silver import beliefs
+from spacy_tener.training.silver import average_probabilities
 
 TEXT = "张三在北京市工作，2019年5月加入中国银行。"
 ENTITIES = [("张三", "PER"), ("北京市", "LOC"), ("2019年5月", "TIME"), ("中国银行", "ORG")]
@@ -191,7 +191,7 @@ def test_it_is_scored_is_a_teacher_and_docs_are_stored(shared):
     example = Example.from_dict(shared.make_doc(TEXT), {"entities": [(0, 2, "PER"), (3, 6, "ORG")]})
     scores = shared.evaluate([example])
     assert (scores["ents_p"], scores["ents_r"]) == (0.25, 0.5)
-    [belief] = beliefs([shared], [TEXT])
+    [belief] = average_probabilities([shared], [TEXT])
     assert {(TEXT[start:end], label): p for (start, end, label), p in belief.entities.items()} == dict.fromkeys(
         ENTITIES, 1.0
     )

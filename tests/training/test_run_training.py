@@ -61,10 +61,10 @@ def test_the_last_pipeline_is_taken_where_scores_do_not_choose(
     )
     (tmp_path / "trainer.py").write_text(code, encoding="utf8")
     monkeypatch.setattr(runs, "MODULE", "trainer")
-    for takes_last, score in ((False, 0.9), (True, 0.7)):
-        folder = tmp_path / f"run-{takes_last}"
+    for use_last, score in ((False, 0.9), (True, 0.7)):
+        folder = tmp_path / f"run-{use_last}"
         folder.mkdir()
-        assert not train(TrainingRun("run", folder, config, takes_last=takes_last), Processes())
+        assert not train(TrainingRun("run", folder, config, use_last=use_last), Processes())
         assert json.loads((folder / "metrics-dev.json").read_text())["ents_f"] == score
         assert [path.name for path in folder.glob("model-*")] == ["model-best"]
 

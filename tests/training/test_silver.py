@@ -15,7 +15,14 @@ from spacy.training import Corpus, Example
 import spacy_tener.training.silver as silver_module
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.errors import RemedyError
-from spacy_tener.training.silver import Belief, SilverStats, Sureness, beliefs, keep_sure, unknown_labels
+from spacy_tener.training.silver import (
+    SilverStats,
+    SilverThresholds,
+    TextProbabilities,
+    average_probabilities,
+    keep_probable,
+    unknown_labels,
+)
 
 TEXT = "王小明去了上海"
 
@@ -45,7 +52,7 @@ def saved_rules(tmp_path):
 
 
 def belief(entities, outside):
-    return Belief(spacy.blank("zh")(TEXT), entities, np.array(outside))
+    return TextProbabilities(spacy.blank("zh")(TEXT), entities, np.array(outside))
 
 
 def iob_of(doc):
@@ -65,19 +72,19 @@ def iob_of(doc):
 )
 def test_the_sure_is_kept_and_the_doubtful_left_open(entities, outside, sureness, tags):
     believed = belief({(0, 3, "PER"): entities[0], (5, 7, "GPE"): entities[1]}, outside)
-    doc = keep_sure(believed, Sureness(*sureness))
+    doc = keep_probable(believed, SilverThresholds(*sureness))
     assert "".join((token.ent_type_ or token.ent_iob_ or "?")[0] for token in doc) == tags
 
 
 def test_a_token_is_outside_where_all_of_its_characters_are():
     doc = Doc(spacy.blank("zh").vocab, words=["王小明", "去了"], spaces=[False, False])
-    believed = Belief(doc, {}, np.array([0.9, 0.2, 0.9, 0.9, 0.9]))
-    assert iob_of(keep_sure(believed, Sureness())) == ["", "O"]
+    believed = TextProbabilities(doc, {}, np.array([0.9, 0.2, 0.9, 0.9, 0.9]))
+    assert iob_of(keep_probable(believed, SilverThresholds())) == ["", "O"]
 
 
 def test_of_entities_that_exclude_each_other_the_likelier_is_kept():
     believed = belief({(0, 3, "PER"): 0.6, (1, 3, "ORG"): 0.9, (5, 7, "GPE"): 0.7}, [0.6, 0, 0, 1, 1, 0, 0])
-    found = iob_of(keep_sure(believed, Sureness(entity=0.55, outside=0.55)))
+    found = iob_of(keep_probable(believed, SilverThresholds(entity=0.55, outside=0.55)))
     assert found == ["O", "B-ORG", "I-ORG", "O", "O", "B-GPE", "I-GPE"]
 
 
@@ -89,10 +96,18 @@ def test_what_other_components_of_a_teacher_say_counts(trained):
         add_rules(teacher, VERB="去了", before=before, config={"overwrite_ents": True})
         teacher.add_pipe("no_places", last=True)
         assert [(ent.text, ent.label_) for ent in teacher(TEXT).ents] == [("王小明", "PER"), ("去了", "VERB")]
-        [found] = beliefs([teacher], [TEXT])
+        [found] = average_probabilities([teacher], [TEXT])
         assert found.outside[3:5].tolist() == [0.0, 0.0]
         assert (found.entities[3, 5, "VERB"], (5, 7, "GPE") in found.entities) == (1.0, False)
-        assert iob_of(keep_sure(found, Sureness())) == ["B-PER", "I-PER", "I-PER", "B-VERB", "I-VERB", "", ""]
+        assert iob_of(keep_probable(found, SilverThresholds())) == [
+            "B-PER",
+            "I-PER",
+            "I-PER",
+            "B-VERB",
+            "I-VERB",
+            "",
+            "",
+        ]
         assert unknown_labels({"all": teacher, "crf": spacy.load(trained)}) == {"crf": ["VERB"]}
 
 
@@ -101,10 +116,10 @@ def test_what_an_earlier_component_finds_is_as_sure_as_it_says(trained):
     for nlp in (teacher, alone):
         nlp.get_pipe("tener_ner").cfg["temperature"] = 3.0
     teacher.add_pipe("tener_ner", name="later", source=spacy.load(trained))
-    [found], [expected] = (beliefs([nlp], [TEXT]) for nlp in (teacher, alone))
+    [found], [expected] = (average_probabilities([nlp], [TEXT]) for nlp in (teacher, alone))
     for place in [(0, 3, "PER"), (5, 7, "GPE")]:
         assert found.entities[place] == pytest.approx(expected.entities[place])
-    assert not keep_sure(found, Sureness(entity=0.99)).ents
+    assert not keep_probable(found, SilverThresholds(entity=0.99)).ents
 
 
 def without_places(doc):
@@ -124,7 +139,7 @@ def silent_rule(doc):
 def test_a_component_that_does_not_tell_that_it_sets_entities_counts(trained, place):
     teacher = spacy.load(trained)
     teacher.add_pipe("silent_rule", **{place: "tener_ner"})
-    (doc,) = (keep_sure(belief, Sureness()) for belief in beliefs([teacher], [TEXT]))
+    (doc,) = (keep_probable(belief, SilverThresholds()) for belief in average_probabilities([teacher], [TEXT]))
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("王小明", "PER"), ("去了", "VERB"), ("上海", "GPE")]
 
 
@@ -150,14 +165,14 @@ def test_teachers_vote_whatever_they_are(trained):
     assert found.entities[0, 3, "PER"] == pytest.approx(alone.entities[0, 3, "PER"] / 2)
     assert found.entities[1, 3, "ORG"] == pytest.approx(0.5, abs=0.03)
     assert found.outside == pytest.approx((alone.outside + np.array([1, 0, 0, 1, 1, 0, 0])) / 2)
-    assert iob_of(keep_sure(found, Sureness())) == ["", "", "", "O", "O", "B-GPE", "I-GPE"]
+    assert iob_of(keep_probable(found, SilverThresholds())) == ["", "", "", "O", "O", "B-GPE", "I-GPE"]
 
 
 def test_a_text_longer_than_spacy_lets_through_is_annotated_whole(trained):
     teachers = [spacy.load(trained), rule_pipeline(GPE="上海")]
     for teacher in teachers:
         teacher.max_length = len(TEXT) - 1
-    for found in beliefs(teachers, [TEXT]):
+    for found in average_probabilities(teachers, [TEXT]):
         assert found.doc.text == TEXT
         assert (5, 7, "GPE") in found.entities
 
@@ -179,7 +194,7 @@ def test_a_teacher_that_does_not_tell_its_labels_is_not_compared(trained):
 def test_what_is_no_probability_above_a_half_is_refused(value):
     for name in ("entity", "outside"):
         with pytest.raises(RemedyError, match=rf"{name} = {value}. Use a probability above 0.5"):
-            Sureness(**{name: value})
+            SilverThresholds(**{name: value})
 
 
 def test_few_kept_entities_of_many_expected_are_warned_of(run, trained):
@@ -195,15 +210,17 @@ def test_few_kept_entities_of_many_expected_are_warned_of(run, trained):
 
 def test_stats_count_what_is_kept_and_expect_what_is_probable(trained):
     teacher = spacy.load(trained)
-    docs, stats = silver_module.silver([teacher], [{"text": text} for text in (TEXT, "", "他")], Sureness(0.99, 0.99))
-    [found] = beliefs([teacher], [TEXT])
+    docs, stats = silver_module.silver(
+        [teacher], [{"text": text} for text in (TEXT, "", "他")], SilverThresholds(0.99, 0.99)
+    )
+    [found] = average_probabilities([teacher], [TEXT])
     assert [doc.text for doc in docs] == [TEXT, "", "他"]
     assert (stats.texts, stats.tokens) == (3, 8)
     assert stats.missing == sum(iob_of(doc).count("") for doc in docs)
     assert stats.entities == sum(len(doc.ents) for doc in docs)
     assert stats.expected == pytest.approx(sum(found.entities.values()), abs=0.05)
-    assert not SilverStats(entities=5, expected=11.0).is_starved
-    assert SilverStats(entities=5, expected=11.1).is_starved
+    assert not SilverStats(entities=5, expected=11.0).has_few_entities
+    assert SilverStats(entities=5, expected=11.1).has_few_entities
 
 
 @pytest.fixture
@@ -230,9 +247,11 @@ def test_the_command_writes_parts_that_spacy_reads_and_goes_on_where_it_was_stop
     assert [ent.text for ent in read[0].ents] == ["王小明", "上海"]
     (tmp_path / "silver" / "part-00001.spacy").unlink()
     batches = []
-    annotated = silver_module.beliefs
+    annotated = silver_module.average_probabilities
     monkeypatch.setattr(
-        silver_module, "beliefs", lambda teachers, texts: batches.append(texts) or annotated(teachers, texts)
+        silver_module,
+        "average_probabilities",
+        lambda teachers, texts: batches.append(texts) or annotated(teachers, texts),
     )
     assert run(trained)[0] == 0
     assert batches == [["他去了上海"]]
@@ -253,7 +272,7 @@ def test_entities_keep_their_kb_ids(trained):
     ruler.add_patterns([{"label": "GPE", "pattern": "上海", "id": "Q8686"}])
     Language.component("link", func=lambda doc: doc.set_ents([*_linked(doc)]) or doc)
     nlp.add_pipe("link")
-    (doc,), _ = silver_module.silver([nlp], [{"text": TEXT}], Sureness())
+    (doc,), _ = silver_module.silver([nlp], [{"text": TEXT}], SilverThresholds())
     assert [(ent.text, ent.kb_id_) for ent in doc.ents] == [("王小明", ""), ("上海", "Q8686")]
 
 
@@ -266,7 +285,7 @@ def test_groups_of_spans_of_a_teacher_are_not_kept(trained):
     nlp = spacy.load(trained)
     nlp.get_pipe("tener_ner").cfg["spans_key"] = "sc"
     nlp.add_pipe("sentencizer")
-    (doc,), _ = silver_module.silver([nlp], [{"text": TEXT}], Sureness())
+    (doc,), _ = silver_module.silver([nlp], [{"text": TEXT}], SilverThresholds())
     assert doc.ents
     assert not doc.spans
 

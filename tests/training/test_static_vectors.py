@@ -98,8 +98,8 @@ def test_progress_is_shown_in_a_log_too(tmp_path: Path, capsys: pytest.CaptureFi
 def test_the_components_are_those_of_most_variance(bert: Path, encoder: WordEncoder, tmp_path: Path) -> None:
     states = states_of(bert, [0, 1])
     variances = np.linalg.svd(states - states.mean(axis=0), compute_uv=False) ** 2
-    count, share = write_static_vectors(encoder, WORDS, 3, tmp_path / "static.vec")
-    assert (count, share) == (len(WORDS), pytest.approx(variances[:3].sum() / variances.sum(), abs=0.01))
+    count, explained_variance = write_static_vectors(encoder, WORDS, 3, tmp_path / "static.vec")
+    assert (count, explained_variance) == (len(WORDS), pytest.approx(variances[:3].sum() / variances.sum(), abs=0.01))
 
 
 def test_outputs_of_an_onnx_file_are_averaged(tmp_path: Path) -> None:
