@@ -17,6 +17,8 @@ OLD_OPTIONS = {
     ("calibrate", "--in-place"): "--output MODEL --force",
     ("calibrate", "--name"): "--component",
     ("convert", "--format"): "--from",
+    ("explain", "--evidence"): "--attribution",
+    ("explain", "--no-evidence"): "--no-attribution",
     ("suggest", "--n"): "--limit",
     ("trim", "--name"): "--component",
 }

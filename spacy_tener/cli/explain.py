@@ -51,7 +51,6 @@ def explain_cli(
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
-    no_evidence: Annotated[bool, options.renamed("--no-evidence", "--no-attribution")] = False,
 ) -> tuple[str, int]:
     """Explain the entities that a pipeline predicts.
 

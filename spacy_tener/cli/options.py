@@ -49,17 +49,6 @@ def limit(of: str) -> Any:
     return typer.Option("--limit", "-n", help=f"Maximum number of texts ({of})", min=1)
 
 
-def renamed(old: str, new: str) -> Any:
-    """Return a hidden flag with the former name of an option. If it is used, the error names the new option."""
-
-    def refuse(is_used: bool) -> bool:
-        if is_used:
-            raise typer.BadParameter(f"This option is now called {new}.")
-        return is_used
-
-    return typer.Option(old, hidden=True, callback=refuse)
-
-
 def lang(of: str, *, auto: bool = False) -> Any:
     """Return the option for the language of texts.
 

@@ -26,7 +26,9 @@ from ..types import AnyFloats
 from .code_points import UnitValues, number_strings, pair_number, write_numbers
 from .window_batches import WindowBatch, core_rows, cut_evenly, make_batch
 
-DISTIL_FIX = "Distil it to a character-level model by the overlay `distilled` (docs/raw-text.md), and export that model."
+DISTIL_FIX = (
+    "Distil it to a character-level model by the overlay `distilled` (docs/raw-text.md), and export that model."
+)
 _MAX_NAME_LENGTH = 40
 
 

@@ -59,9 +59,3 @@ def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> N
     assert [text["gold"] for text in data["texts"]] == [[[0, 3, "PER"]]]
     # It was never packaged, and has no name but its place.
     assert (data["pipeline"]["name"], data["pipeline"]["version"]) == (str(model), "")
-
-
-def test_former_option_names_the_new_one(model: Path) -> None:
-    ran = run_tener("explain", model, TEXT, "--no-evidence")
-    assert ran.code == 2
-    assert "This option is now called --no-attribution" in ran.text

@@ -128,8 +128,8 @@ def load_teacher(
         gives more weight to less probable tag sequences.
     cache_mb (int): Maximum memory for the cache, in MB. If it is full, the remaining texts are predicted again in each
         epoch.
-    only_missing_labels (bool): Use the teacher only for labels that a text is not annotated for, given its annotation. The
-        annotated labels are in `doc.user_data["spacy_tener.labels"]`. `weight` is not used.
+    only_missing_labels (bool): Use the teacher only for labels that a text is not annotated for, given its annotation.
+        The annotated labels are in `doc.user_data["spacy_tener.labels"]`. `weight` is not used.
     """
     if not path:
         remedy = "Set `path` in this section of the config to a trained pipeline, for example with --paths.teacher."
