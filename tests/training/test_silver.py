@@ -159,8 +159,8 @@ def test_teachers_that_find_nothing_are_refused_or_warned_of(run, tmp_path):
 def test_teachers_vote_whatever_they_are(trained):
     """A CRF with its probabilities, and rules that know one place but take a name for another entity."""
     crf, rules = spacy.load(trained), rule_pipeline(GPE="上海", ORG="小明")
-    [found] = beliefs([crf, rules], [TEXT])
-    [alone] = beliefs([crf], [TEXT])
+    [found] = average_probabilities([crf, rules], [TEXT])
+    [alone] = average_probabilities([crf], [TEXT])
     assert found.entities[5, 7, "GPE"] == pytest.approx(0.5 + alone.entities[5, 7, "GPE"] / 2)
     assert found.entities[0, 3, "PER"] == pytest.approx(alone.entities[0, 3, "PER"] / 2)
     assert found.entities[1, 3, "ORG"] == pytest.approx(0.5, abs=0.03)
