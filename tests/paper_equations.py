@@ -126,7 +126,7 @@ def reference_span_positions(positions: SpanPositions, spans: Tensor) -> Tensor:
     width = weight.shape[1]
     distances = torch.stack([a[:, None] - b for a in (head, tail) for b in (head, tail)], dim=-1)  # equation 1
     i = torch.arange(0, width, 2, dtype=torch.float64, device=weight.device)
-    angles = distances[..., positions.kinds, None] / 10000.0 ** (i / width)
+    angles = distances[..., positions.distance_indices, None] / 10000.0 ** (i / width)
     p = torch.stack((angles.sin(), angles.cos()), dim=-1).to(weight.dtype)  # equation 3
     return torch.relu(p.flatten(2) @ torch.cat(weight.split(width), dim=1).T)  # equation 2
 

@@ -1,10 +1,11 @@
-"""What is annotated wrongly: errors planted in a corpus, and how early `tener review` ranks them.
+"""Measure how well `tener review` detects annotation errors: errors are planted in a corpus, and their ranks are
+compared.
 
     python research/benchmarks/review.py --data corpus --work training/review
 
-Five in a hundred of the entities of Resume's training part are made wrong, a third each: another label, drawn from
-those of the corpus; an edge moved by one token; not annotated at all. Then the corpus is cross-trained, by TENER of
-width 128 with one layer. A place counts as an error found where it shares characters with one that was planted.
+5 % of the entities in the training set of Resume are changed, a third of them in each way: to another label of the
+corpus, by moving a boundary by one token, or by removing the entity. Then models are trained by cross-validation with
+TENER (width 128, one layer). A suspected error counts as correct if it overlaps a planted error.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from spacy_tener.training.runs import MODEL, Processes, is_trained, train
 SHARE, FOLDS, PLANTINGS = 0.05, 5, 10
 KINDS = ("label", "edges", "missing")
 STEPS = ["training.max_steps=500", "training.eval_frequency=250"]
+# Index of the Doc, start and end in characters of the original and changed entity, and the type of error.
 Planted = tuple[int, int, int, str]
-"""The Doc's number, start and end in characters of what was or is annotated, and the kind of error."""
 
 
 def main() -> None:
@@ -88,7 +89,7 @@ def parse_args() -> argparse.Namespace:
 
 
 def by_model(args: argparse.Namespace) -> None:
-    """The same with errors in the test part, of which a pipeline knows nothing: means of many plantings."""
+    """Detect errors in the test set with a pipeline trained on the training set, averaged over random plantings."""
     nlp, found = spacy.load(args.model), []
     for seed in range(PLANTINGS):
         docs = read(args.data / args.corpus / "test.spacy")
@@ -113,14 +114,17 @@ def sizes_of(planted: Sequence[Planted]) -> list[int]:
 
 
 def table(sizes: Sequence[int], found: Sequence[Sequence[Sequence[float]]]) -> str:
-    """found: by planting and size."""
+    """Return a table of means.
+
+    found: Values by planting and size.
+    """
     header = ["first", "precision", "recall", *(f"recall of {kind}" for kind in KINDS)]
     rows = [[f"{100 * mean(values):.1f} %" for values in zip(*rows, strict=True)] for rows in zip(*found, strict=True)]
     return _report.table(header, [[f"{size:,}", *cells] for size, cells in zip(sizes, rows, strict=True)])
 
 
 def plant(docs: Sequence[Doc], seed: int) -> list[Planted]:
-    """Make some entities wrong, in place."""
+    """Change some entities in place, and return the planted errors."""
     random_ = random.Random(seed)
     places = [(number, index) for number, doc in enumerate(docs) for index in range(len(doc.ents))]
     labels = sorted({ent.label_ for doc in docs for ent in doc.ents})
@@ -164,7 +168,7 @@ def trained_on_all(validation: CrossValidation) -> spacy.language.Language:
 
 
 def row(planted: Sequence[Planted], suspects: Sequence[SuspectedError], size: int) -> list[float]:
-    """Precision, recall, and the recall of each kind among the first suspected errors."""
+    """Return precision, recall, and recall by error type of the highest-ranked suspected errors."""
     first = suspects[:size]
     hits = [any(_meets(suspect, error) for error in planted) for suspect in first]
     found = [error for error in planted if any(_meets(suspect, error) for suspect in first)]

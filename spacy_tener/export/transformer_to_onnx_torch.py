@@ -39,7 +39,7 @@ EXPORTERS = {"torch": "2.13", "transformers": "4.53", "onnx": "1.23"}
 """The tested versions of packages for the conversion."""
 _OPSET = 17
 _FEATURES = "features"
-_TOLERANCE = 1e-3
+_MAX_ERROR = 1e-3
 """Tolerance of the features, relative to the largest absolute value of torch's features."""
 
 
@@ -176,7 +176,7 @@ def _check_output(encoder: Encoder, features: _Features, max_length: int) -> Non
         with torch.no_grad():
             expected = features(torch.from_numpy(padded), torch.from_numpy(mask).long()).numpy()[mask]
         rows = encoder.rows(np.concatenate(ids), np.array(lengths))
-        if np.abs(rows - expected).max() > _TOLERANCE * np.abs(expected).max():
+        if np.abs(rows - expected).max() > _MAX_ERROR * np.abs(expected).max():
             raise _conversion_error(encoder.source, f"its features for {max(lengths)} subword tokens differ from torch")
 
 

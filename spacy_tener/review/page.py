@@ -36,7 +36,7 @@ from ..types import EntityOffsets
 from .annotation_tools import RECORD_ID, Task
 from .suspected_errors import EntityPair, ReviewedDoc, SuspectedError, most_suspicious, rank_suspected_errors
 
-PAGE, ERRORS, DOCS = "review.html", "review.jsonl", "docs.jsonl"
+PAGE, REVIEW_DATA, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
 
 def write_review(
@@ -53,7 +53,7 @@ def write_review(
     by_number = {doc.number: doc for doc in reviewed}
     errors = rank_suspected_errors(reviewed)
     shown = most_suspicious(errors, limit)
-    write_text(output / ERRORS, suspected_errors_jsonl(errors, by_number))
+    write_text(output / REVIEW_DATA, suspected_errors_jsonl(errors, by_number))
     write_text(output / DOCS, docs_jsonl(reviewed))
     write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, label_order=label_order))
     return errors, shown

@@ -204,7 +204,7 @@ def test_an_input_is_found_by_its_shape_or_named(tmp_path):
 
 def test_a_vocabulary_of_another_size_is_refused(tmp_path):
     path = save(tmp_path, mean_encoder(rows=len(VOCABULARY) - 1))
-    refused(onnx_encoder(path), "cannot read a text", f"id of its vocabulary, {len(VOCABULARY) - 1}")
+    refused(onnx_encoder(path), "cannot read a text", f"id of the vocabulary, {len(VOCABULARY) - 1}")
 
 
 def test_an_opset_that_is_too_new_and_an_operator_that_does_not_exist_are_refused(tmp_path):

@@ -62,7 +62,7 @@ def test_labels_given_as_one_string_are_refused(blank, make_examples):
 @pytest.mark.parametrize("label", ["", " ", "\n"])
 def test_a_label_needs_a_name(learned, label):
     pipe = learned().get_pipe("tener_ner")
-    with pytest.raises(ValueError, match="needs a name"):
+    with pytest.raises(ValueError, match="a label must be a non-empty string"):
         pipe.add_label(label)
     assert pipe.labels == ("GPE", "ORG", "PER")
 
