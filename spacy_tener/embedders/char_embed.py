@@ -26,6 +26,7 @@ from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, load_vec
 
 UNIGRAM = "unigram"
 BIGRAM = "bigram"
+_PAIR_CHARACTERS = "pair_characters"
 
 
 @validated("spacy_tener.CharEmbed.v1")
@@ -103,11 +104,16 @@ class CharVocabulary(Vocabulary):
     """One table of keys for tokens, and one for pairs of neighbours unless pairs are not used.
 
     names (Iterable[str]): `unigram`, and `bigram` or not.
+
+    pair_characters (str): The distinct characters of all pretrained pairs. The tables contain only hashes, but the
+        export to ONNX needs the characters, and the training texts may not contain them. Empty if there are no
+        pretrained pairs, and for pipelines that were saved before this attribute was added.
     """
 
     def __init__(self, normaliser: Normaliser, names: Iterable[str]) -> None:
         super().__init__(names)
         self.normaliser = normaliser
+        self.pair_characters = ""
         self._cache = KeyCache(normaliser)
         self._end_key = normaliser.key(END_MARK)
 
@@ -118,6 +124,21 @@ class CharVocabulary(Vocabulary):
         if BIGRAM in self.tables:
             keys[BIGRAM] = pair_keys(unigrams, tokens.lengths, self._end_key)
         return EmbedInput(keys)
+
+    def clear(self) -> None:
+        super().clear()
+        self.pair_characters = ""
+
+    def to_parts(self) -> dict[str, Any]:
+        parts = super().to_parts()
+        if self.pair_characters:
+            parts[_PAIR_CHARACTERS] = self.pair_characters.encode()
+        return parts
+
+    def from_parts(self, parts: dict[str, Any]) -> None:
+        pair_characters = parts.pop(_PAIR_CHARACTERS, b"").decode()
+        super().from_parts(parts)
+        self.pair_characters = pair_characters
 
 
 def _init(
@@ -133,7 +154,7 @@ def _init(
     init_tables(embedder)
     to_keys = {UNIGRAM: unigram_key_array, BIGRAM: bigram_key_array}
     for name, source in vectors.items():
-        load_vectors(
+        strings = load_vectors(
             embedder,
             name,
             source,
@@ -142,6 +163,8 @@ def _init(
             frequent=frequent,
             normalise=normaliser,
         )
+        if name == BIGRAM:
+            embedder.vocabulary.pair_characters = "".join(sorted(set("".join(strings))))
 
 
 @validated("spacy_tener.WordCharEmbed.v1")

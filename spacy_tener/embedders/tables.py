@@ -254,7 +254,7 @@ def load_vectors(
     frequent: int | None = None,
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
-) -> None:
+) -> list[str]:
     """Add a row with its vector to a table for every string of a source of vectors, if there is one.
 
     to_keys (Callable): Converts strings to the embedder's keys.
@@ -262,9 +262,10 @@ def load_vectors(
     frequent (int | None): How many rows, the source's first ones, stay though the training data may lack their strings;
         None for all.
     normalise, keep (Callable): As for `read_vectors`.
+    RETURNS (list[str]): The strings.
     """
     if source is None:
-        return
+        return []
     width = embedder.module_tables().tables[name].shape[1]
     loaded = read_vectors(source, width=width, normalise=normalise, keep=keep)
     keys = to_keys(loaded.strings)
@@ -278,6 +279,7 @@ def load_vectors(
     embedder.fit_height(name)
     embedder.module_tables().fill(name, table.rows(keys), vectors)
     embedder.shim.clear_predictor()
+    return loaded.strings
 
 
 def observe(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> None:

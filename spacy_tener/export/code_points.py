@@ -10,7 +10,7 @@ import numpy as np
 from spacy.language import Language
 
 from ..embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
-from ..features.keys import END_MARK, Keys, Normaliser, StringTable, mix, search, unigram_key_array, unmix
+from ..features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
 from ..nn.graph import Graph, Value
 from ..pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, unit_types_of
 from ..types import BoolArray, IntArray
@@ -20,8 +20,6 @@ _KINDS_UP_TO = 0x20000
 _CODE_POINTS = 0x40000
 """Code points whose strings are tried: those of all planes with letters. Others are among a pipeline's strings."""
 _BASIC_PLANE = 0x10000
-_MOST_SINGLE = 300
-"""Pairs whose characters are searched one by one: each takes some 15 milliseconds."""
 _BITS_OF_SPACE = 62
 """Bits of the number of white space, which is no negative one."""
 _BLANK = 32
@@ -132,37 +130,30 @@ def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dic
     usual = _keys_of_usual(normaliser)
     # Other characters are among the pipeline's strings.
     strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
+    strings += vocabulary.pair_characters
     string_keys, end_key = unigram_key_array(strings, normaliser), normaliser.key(END_MARK)
     keys, pairs = np.unique(np.concatenate([usual[tables[UNIGRAM].rows(usual) > 0], string_keys])), dict[int, int]()
     if BIGRAM in tables:
         pairs = _pairs(keys, end_key, tables[BIGRAM])
-        # Pretrained pairs may have characters without a row, which no text of the training had.
-        if unknown := sorted(set(range(1, len(tables[BIGRAM]))) - set(pairs.values())):
-            further = _characters_of(tables[BIGRAM].keys[np.array(unknown) - 1], usual, end_key)
-            keys = np.union1d(keys, further[further != end_key])
+        n_rows = len(tables[BIGRAM]) - 1
+        if len(pairs) < n_rows and not vocabulary.pair_characters:
+            keys = np.union1d(keys, _search_characters_of_pairs(tables[BIGRAM], usual, end_key))
             pairs = _pairs(keys, end_key, tables[BIGRAM])
     number_of = dict(zip(keys.tolist(), range(1, keys.size + 1), strict=True))
     texts = zip([*_usual_characters(), *strings], [*usual.tolist(), *string_keys.tolist()], strict=True)
     return keys, {text: number_of[key] for text, key in texts if key in number_of}, pairs
 
 
-def _characters_of(pair_keys: Keys, usual: Keys, end_key: int) -> Keys:
-    """Return the keys of the characters of pairs, as far as they are usual ones."""
-    if pair_keys.size > _MOST_SINGLE:
-        # All pairs of the basic plane are tried, which takes a minute.
-        printable = [text.isprintable() for text in _usual_characters()[:_BASIC_PLANE]]
-        basic = np.unique(usual[:_BASIC_PLANE][printable])
-        found = np.array(list(_pairs(basic, end_key, StringTable(pair_keys))), dtype=np.int64)
-        return np.append(basic, np.uint64(end_key))[np.stack(pair_of(found, basic.size)) - 1].ravel()
-    firsts, seconds = np.unique(usual), np.unique(np.append(usual, np.uint64(end_key)))
-    halves = [np.zeros(0, dtype=np.uint64)]
-    may_be_second = _high_bits(seconds)
-    for key in pair_keys:
-        candidates = unmix(np.full(firsts.size, key), firsts)
-        found = np.flatnonzero(may_be_second[candidates >> _HIGH_BITS])
-        found = found[search(seconds, candidates[found])[1]]
-        halves += [firsts[found], candidates[found]]
-    return np.concatenate(halves)
+def _search_characters_of_pairs(table: StringTable, usual: Keys, end_key: int) -> Keys:
+    """Return the keys of characters of pairs, by trying all pairs of the basic plane, which takes a minute.
+
+    Only for pipelines that were saved without `CharVocabulary.pair_characters`.
+    """
+    printable = [text.isprintable() for text in _usual_characters()[:_BASIC_PLANE]]
+    basic = np.unique(usual[:_BASIC_PLANE][printable])
+    found = np.array(list(_pairs(basic, end_key, table)), dtype=np.int64)
+    keys = np.append(basic, np.uint64(end_key))[np.stack(pair_of(found, basic.size)) - 1].ravel()
+    return keys[keys != end_key]
 
 
 def write_numbers(

@@ -70,7 +70,6 @@ _DIGIT = re.compile(r"\d")
 _MAX_STRINGS = 50_000
 """Strings that a `KeyCache` holds before it is emptied."""
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-_INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _SHIFT = np.uint64(29)
 
 
@@ -88,14 +87,6 @@ def mix(first: Keys, second: Keys) -> Keys:
     # Odd multiplier and shifted xor: not symmetric, so "ab" and "ba" differ. Overflow is intended.
     mixed = (first ^ (first >> _SHIFT)) * _MULTIPLIER + second
     return (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
-
-
-def unmix(mixed: Keys, first: Keys) -> Keys:
-    """Return the second keys, of which `mix` makes these hashes with the first ones. *Shape:* (pairs,) each"""
-    mixed = mixed * _INVERSE
-    mixed = mixed ^ (mixed >> _SHIFT) ^ (mixed >> _SHIFT >> _SHIFT)
-    second: Keys = np.subtract(mixed, (first ^ (first >> _SHIFT)) * _MULTIPLIER)
-    return second
 
 
 class StringTable:

@@ -123,3 +123,14 @@ def test_pairs_of_a_file_that_are_none_are_never_met(pairs, nlp):
     model = embedder(bigram_vectors=pairs)
     assert not np.isclose(embedded(model, nlp, "中中人"), 0.5**0.5).any()
     assert len(model.attrs["vocabulary"].tables[BIGRAM]) == len(PAIRS) + 1
+
+
+def test_the_characters_of_pretrained_pairs_are_saved_until_the_next_initialization(pairs):
+    model = embedder(bigram_vectors=pairs)
+    loaded = embedder().from_bytes(model.to_bytes())
+    assert set("中国") <= set(loaded.attrs["vocabulary"].pair_characters)
+    model.attrs["vocabulary"].pair_characters = ""
+    assert b"pair_characters" not in model.to_bytes()
+    assert embedder().from_bytes(model.to_bytes()).attrs["vocabulary"].pair_characters == ""
+    loaded.initialize()
+    assert loaded.attrs["vocabulary"].pair_characters == ""

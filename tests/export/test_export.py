@@ -18,10 +18,12 @@ from small_systems import UNSEEN, examples_of, pipeline, small_tok2vecs
 from spacy.language import Language
 from tiny_transformer import save_tiny_transformer
 
+from spacy_tener.embedders.char_embed import CharVocabulary
 from spacy_tener.errors import MissingPackageError, RemedyError
 from spacy_tener.export import code_points as characters
 from spacy_tener.export.check import compare, sample_texts
 from spacy_tener.export.onnx_model import export_model
+from spacy_tener.features.keys import bigram_key_array
 
 pytestmark = pytest.mark.integration
 
@@ -126,32 +128,62 @@ def test_a_model_that_sees_entities_everywhere_keeps_to_white_space_and_line_bre
     assert (compared.different_texts, compared.max_difference < 1e-5) == ([], True)
 
 
-PAIRS = [*("㐀龥", "㐀<eos>", "京㐀", "かん", "ンか", "한국", "국<eos>", "Ωλ", "𠀀𠀁"), "three"]
+PAIRS = ["㐀龥", "㐀<eos>", "京㐀", "かん", "ンか", "한국", "국<eos>", "Ωλ", "𠀀𠀁"]
 
 
-@pytest.mark.parametrize("by_all_pairs", [False, True])
-def test_pretrained_pairs_of_characters_that_training_did_not_have(
-    by_all_pairs: bool, tmp_path: Path, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pairs, texts = PAIRS, ["㐀龥", "北京㐀", "龥㐀龥", "他在北京㐀", "かンかん", "한국", "ΩλΩ", "𠀀𠀁𠀀"]
-    if by_all_pairs:
-        # Of fewer characters, as all of them would take a minute.
-        pairs, texts = ["Ωλ", "λψ", "אב", "λ<eos>"], ["ΩλψΩλ", "אבא", "京λ"]
-        monkeypatch.setattr(characters, "_MOST_SINGLE", 2)
-        monkeypatch.setattr(characters, "_BASIC_PLANE", 0x600)
+def load_with_pretrained_pairs(
+    pairs: list[str], folder: Path, parts: dict[str, Any], *, pair_characters: bool = True
+) -> Language:
+    """Initialize a pipeline with pretrained embeddings for pairs, and return it as saved and loaded.
+
+    pair_characters (bool): Whether the characters of the pairs are saved. Earlier versions did not save them.
+    """
     rows = "".join(f"{pair} {' '.join(['9'] * 8)}\n" for pair in pairs)
-    (tmp_path / "pairs.vec").write_text(rows, encoding="utf8")
-    embed = {**parts["TENER"]["embed"], "bigram_vectors": str(tmp_path / "pairs.vec")}
+    (folder / "pairs.vec").write_text(rows, encoding="utf8")
+    embed = {**parts["TENER"]["embed"], "bigram_vectors": str(folder / "pairs.vec")}
     nlp = initialized({**parts["TENER"], "embed": embed})
-    [vocabulary] = [
-        node.attrs["vocabulary"] for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "char_embed"
-    ]
-    numbered = len(characters.number_strings(vocabulary, nlp)[2])
-    assert numbered == len(vocabulary.tables["bigram"]) - 1 - ("three" in pairs)
+    if not pair_characters:
+        vocabulary_of(nlp).pair_characters = ""
+    return spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
+
+
+def vocabulary_of(nlp: Language) -> CharVocabulary:
+    [embedder] = [node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "char_embed"]
+    return embedder.attrs["vocabulary"]
+
+
+def assert_all_pairs_are_exported(nlp: Language, pairs: list[str], texts: list[str]) -> None:
+    vocabulary = vocabulary_of(nlp)
+    rows = characters.number_strings(vocabulary, nlp)[2].values()
+    assert set(bigram_rows(vocabulary, pairs)) <= set(rows)
     samples = "\n".join(sample_texts(nlp, "tener_ner"))
-    assert all(pair.removesuffix("<eos>") in samples for pair in pairs if pair != "three")
+    assert all(pair.removesuffix("<eos>") in samples for pair in pairs)
     compared = compare(nlp, "tener_ner", export_model(nlp).SerializeToString(), texts)
     assert (compared.different_texts, compared.n_equal > 0, compared.max_difference < 1e-5) == ([], True, True)
+
+
+def bigram_rows(vocabulary: CharVocabulary, pairs: list[str]) -> list[int]:
+    rows = vocabulary.tables["bigram"].rows(bigram_key_array(pairs, vocabulary.normaliser)).tolist()
+    assert all(rows)
+    return rows
+
+
+def test_pretrained_pairs_of_characters_without_training_texts_are_exported(
+    tmp_path: Path, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(characters, "_search_characters_of_pairs")
+    nlp = load_with_pretrained_pairs([*PAIRS, "three"], tmp_path, parts)
+    texts = ["㐀龥", "北京㐀", "龥㐀龥", "他在北京㐀", "かンかん", "한국", "ΩλΩ", "𠀀𠀁𠀀"]
+    assert_all_pairs_are_exported(nlp, PAIRS, texts)
+
+
+def test_pretrained_pairs_of_a_pipeline_that_was_saved_without_their_characters_are_exported(
+    tmp_path: Path, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(characters, "_BASIC_PLANE", 0x600)  # The search among all characters takes a minute.
+    pairs = ["Ωλ", "λψ", "אב", "λ<eos>"]
+    nlp = load_with_pretrained_pairs(pairs, tmp_path, parts, pair_characters=False)
+    assert_all_pairs_are_exported(nlp, pairs, ["ΩλψΩλ", "אבא", "京λ"])
 
 
 def test_white_space_of_any_length_that_training_had_has_its_row(parts: dict[str, Any]) -> None:

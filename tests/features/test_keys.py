@@ -21,11 +21,9 @@ from spacy_tener.features.keys import (
     Normaliser,
     StringTable,
     bigram_key_array,
-    mix,
     pair_keys,
     search,
     unigram_key_array,
-    unmix,
 )
 
 LARGEST = 2**64 - 1
@@ -213,8 +211,3 @@ def test_unigram_keys_are_normalised_and_may_be_none():
     assert unigram_key_array(["a7"], NORMALISER).tolist() == [get_string_id("a0")]
     assert unigram_key_array([], NORMALISER).shape == (0,)
     assert bigram_key_array([], NORMALISER).shape == (0,)
-
-
-def test_the_second_key_of_a_pair_is_found_by_the_first():
-    first, second = np.random.default_rng(0).integers(0, 1 << 64, (2, 1000), dtype=np.uint64)
-    assert (unmix(mix(first, second), first) == second).all()
