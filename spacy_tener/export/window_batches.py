@@ -66,24 +66,22 @@ def cut_at_sentences(
     begins, ends (Value): The units of each text. *Shape:* (texts,)
     is_end (Value): A mask of units that are sentence ends. *Shape:* (units,)
     """
-    # How many sentence ends there are before each unit; and the units behind them, numbered from 1.
-    counts = graph.Concat([0], graph.CumSum(is_end.to(np.int64), 0), axis=0)
-    behind = graph.Concat([0], graph.where_true(is_end) + 1, axis=0)
-    is_short, before_last = ends - begins <= size, counts[graph.Max(ends - 1, 0)]
+    # Boundaries are before the first unit, and behind each sentence and each text.
+    is_boundary = graph.Concat([True], is_end, axis=0) | (graph.marks(ends, graph.size(is_end) + 1) > 0)
+    boundaries = graph.where_true(is_boundary)
+    # The index of the last boundary up to each unit.
+    last_boundary = graph.CumSum(is_boundary.to(np.int64), 0) - 1
+    # A text that fits into one window may have more sentences: it has at most `size`.
+    most = size if sentences is None else graph.Where(ends - begins <= size, size, sentences)
 
     def cut(starts: Value, before: Value) -> list[Value]:
         """Return where the next windows start, their context, and the present windows. A text that is finished has
         empty cores."""
-        limit = starts - before + size
-        is_last = ends <= limit
-        limit = graph.Min(limit, ends)
-        has_end, last = counts[limit] > counts[starts], counts[limit]
-        if sentences is not None:
-            is_last = is_short | (is_last & (before_last < counts[starts] + sentences))
-            last = graph.Min(last, counts[starts] + sentences)
-        core_ends = graph.Where(has_end, behind[last], limit - overlap)
-        core_ends = graph.Where(is_last, ends, core_ends)
-        after = graph.Where(is_last | has_end, 0, overlap)
+        limit = graph.Min(starts - before + size, ends)
+        last = graph.Min(last_boundary[limit], last_boundary[starts] + most)
+        is_cut = graph.Equal(last, last_boundary[starts]) & (starts < ends)
+        core_ends = graph.Where(is_cut, limit - overlap, boundaries[last])
+        after = graph.Where(is_cut, overlap, 0)
         return [core_ends, after, starts - before, core_ends + after, starts, core_ends]
 
     def goes_on(starts: Value, before: Value) -> Value:
