@@ -24,7 +24,7 @@ from ..onnx.edits import read_graph
 from ..onnx.encoder import IDS, LENGTHS, MASK, TYPES, Characters, Encoder
 from ..types import AnyFloats
 from .code_points import UnitValues, number_strings, pair_number, write_numbers
-from .window_batches import WindowBatch, core_rows, cut_evenly, make_batch
+from .window_batches import WindowBatch, cut_evenly, kept_rows, make_batch
 
 DISTIL_FIX = (
     "Distil it to a character-level model by the overlay `distilled` (docs/raw-text.md), and export that model."
@@ -72,7 +72,7 @@ class LayerWriter:
         rows = [0, *vocabulary.tables[UNIGRAM].rows(keys)]
 
         def write(batch: WindowBatch) -> Value:
-            first_numbers = numbers[batch.slots]
+            first_numbers = numbers[batch.indices]
             parts = [self._take(tables[UNIGRAM][rows], first_numbers)]
             if BIGRAM in tables:
                 is_last = graph.Equal(graph.Range(0, batch.longest, 1), graph.Unsqueeze(batch.lengths - 1, [1]))
@@ -97,18 +97,18 @@ class LayerWriter:
         write_encoder = prepare_encoder(graph, encoder, self.codes)
 
         def write(batch: WindowBatch) -> Value:
-            begins, ends = units.firsts[batch.windows.begins], units.ends[batch.windows.ends - 1]
+            begins, ends = units.starts[batch.windows.starts], units.ends[batch.windows.ends - 1]
             # The windows of the encoder are within the windows of the model, and may be shorter.
             encoder_windows = cut_evenly(graph, begins, ends, size=encoder.window, overlap=encoder.overlap)
             encoder_batch = make_batch(graph, encoder_windows)
-            rows, characters = core_rows(graph, encoder_batch, write_encoder(encoder_batch))
+            rows, characters = kept_rows(graph, encoder_batch, write_encoder(encoder_batch))
             # Add the features of each character to the position of its unit in the padded batch.
             windows = graph.sequence_index(graph.starts(ends - begins), graph.size(characters))
-            owners = units.owners[characters]
-            slots = windows * batch.longest + owners - batch.windows.begins[windows]
+            owners = units.unit_of_character[characters]
+            slots = windows * batch.longest + owners - batch.windows.starts[windows]
             shape = graph.shape(graph.size(batch.lengths), batch.longest, encoder.width)
             zeros = graph.full(np.float32(0), graph.size(batch.lengths) * batch.longest, encoder.width)
-            sizes = graph.Where(units.is_long_space[owners], units.ends[owners] - units.firsts[owners], 1)
+            sizes = graph.Where(units.is_long_space[owners], units.ends[owners] - units.starts[owners], 1)
             weights = units.in_unit[characters].to(np.float32) / sizes.to(np.float32)
             rows = rows * graph.Unsqueeze(weights, [1])
             return graph.Reshape(graph.ScatterND(zeros, graph.Unsqueeze(slots, [1]), rows, reduction="add"), shape)
@@ -144,7 +144,7 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
     )
 
     def write(batch: WindowBatch) -> Value:
-        rows = graph.Where(batch.is_real, ids[batch.slots], 0)
+        rows = graph.Where(batch.is_real, ids[batch.indices], 0)
         arrays = {IDS: rows, MASK: batch.is_real.to(np.int64), TYPES: rows * 0, LENGTHS: batch.lengths}
         inputs = {name: arrays[role] for role, name in encoder.inputs.items()}
         outputs = graph.include(model, inputs, encoder.outputs)

@@ -37,7 +37,7 @@ from ..pipeline.tener_ner import TenerNER
 from ..pipeline.units import TEXT
 from ..tagging import TagLayout
 from ..types import IntArray
-from .code_points import joined_letters, read_kinds, read_units, sentence_ends, word_neighbours
+from .code_points import joined_letters, read_unit_types, read_units, sentence_ends, word_neighbours
 from .crf_graph import write_forward_backward, write_probabilities, write_viterbi
 from .layers import DISTIL_FIX, LayerWriter, prepare_encoder
 from .lists_graph import NO_WORD, fix_tags, write_listed
@@ -101,12 +101,12 @@ def write_tagger(
     is_end = sentence_ends(graph, units)
     windows = cut_at_sentences(graph, *texts, is_end, size=size, overlap=settings.context, sentences=sentences)
     write = LayerWriter(graph, codes, units, nlp, half=half).prepare(pipe.model)
-    n_units = graph.size(units.firsts)
+    n_units = graph.size(units.starts)
     emissions = compute_in_batches(graph, windows, n_units, depth * labels.layout.n_tags, write)
     weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]
     transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
     neighbours = word_neighbours(graph, units)
-    kind_penalties, neighbour_penalties = (
+    type_penalties, neighbour_penalties = (
         graph.value(np.where(possible, 0.0, -np.inf))
         for possible in (labels.tags_by_unit_type, labels.tags_by_neighbours)
     )
@@ -114,15 +114,15 @@ def write_tagger(
     words, all_labels = listed_words(nlp, pipe), file_labels(nlp, pipe)
     layout, fixed, fix = TagLayout(len(all_labels)), None, None
     if words.entries:
-        fixed, is_gap = (part[units.firsts] for part in write_listed(graph, codes, lengths, words, all_labels))
+        fixed, is_gap = (part[units.starts] for part in write_listed(graph, codes, lengths, words, all_labels))
         fix = fix_tags(graph, fixed, is_gap, labels.layout, layout, depth)
 
     def decode(batch: WindowBatch) -> Value:
         """Write the CRF for a batch: the tags of each path, and a and b of each path at each depth (see
         `crf_graph`)."""
-        penalties = kind_penalties[units.kinds[batch.slots]] + neighbour_penalties[neighbours[batch.slots]]
-        penalties = fix(batch.slots, penalties) if fix else graph.Unsqueeze(penalties, [2])
-        scores = graph.Reshape(emissions[batch.slots].to(np.float64), [0, 0, depth, -1])
+        penalties = type_penalties[units.unit_types[batch.indices]] + neighbour_penalties[neighbours[batch.indices]]
+        penalties = fix(batch.indices, penalties) if fix else graph.Unsqueeze(penalties, [2])
+        scores = graph.Reshape(emissions[batch.indices].to(np.float64), [0, 0, depth, -1])
         # Each depth is a sequence of the CRF. The sequences of all texts at the first depth come first.
         scores = graph.Transpose(scores + penalties, perm=[1, 2, 0, 3])
         scores = graph.Reshape(scores, [0, -1, labels.layout.n_tags])
@@ -147,7 +147,7 @@ def write_tagger(
         tags, probabilities = (
             graph.Concat(part, inner[1:], axis=0) for part, inner in zip(outer, (tags, probabilities), strict=True)
         )
-    tags, probabilities = (graph.Gather(part, units.owners, axis=1) for part in (tags, probabilities))
+    tags, probabilities = (graph.Gather(part, units.unit_of_character, axis=1) for part in (tags, probabilities))
     return graph.Where(units.is_first, tags, graph.value(_inner_tags(layout))[tags]), probabilities
 
 
@@ -305,7 +305,7 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     found = graph.Where(is_break, n_labels, graph.value(np.array(label_of_tag))[tags])
     found = found[graph.where_true(is_first)][words]
     # The white space at the boundaries of words is removed: only characters of text begin and end an entity.
-    inner = graph.where_true(graph.Equal(read_kinds(graph, codes), TEXT))
+    inner = graph.where_true(graph.Equal(read_unit_types(graph, codes), TEXT))
     word_of_inner = words[inner]
     neighbours = graph.shift_right(word_of_inner, -1), graph.Concat(word_of_inner[1:], [-1], axis=0)
     first, last = (
@@ -327,7 +327,7 @@ def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, ta
     encoder, transitions = tagger.encoder, tagger.transitions.astype(np.float64)
     n_tags, size = len(transitions), graph.size(codes)
     write_encoder = prepare_encoder(graph, encoder, codes)
-    windows = cut_evenly(graph, lines.begins, lines.ends, size=encoder.window, overlap=encoder.overlap)
+    windows = cut_evenly(graph, lines.starts, lines.ends, size=encoder.window, overlap=encoder.overlap)
     scores = compute_in_batches(
         graph, windows, size, n_tags, lambda batch: graph.slice(write_encoder(batch), 0, n_tags, axis=2)
     )
@@ -336,7 +336,7 @@ def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, ta
     penalties = graph.value(np.outer([0, 1], np.where(begins_word, FORBIDDEN, 0)).astype(np.float32))
 
     def decode(batch: WindowBatch) -> Value:
-        steps = (scores[batch.slots] + penalties[joined[batch.slots]]).to(np.float64)
+        steps = (scores[batch.indices] + penalties[joined[batch.indices]]).to(np.float64)
         steps = graph.Transpose(steps, perm=[1, 0, 2])
         tags = write_viterbi(graph, steps, batch.lengths, np.zeros(n_tags), np.zeros(n_tags), transitions)
         return graph.Unsqueeze(graph.Transpose(tags), [2])

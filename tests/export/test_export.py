@@ -180,7 +180,7 @@ def test_pretrained_pairs_of_characters_without_training_texts_are_exported(
 def test_pretrained_pairs_of_a_pipeline_that_was_saved_without_their_characters_are_exported(
     tmp_path: Path, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(characters, "_BASIC_PLANE", 0x600)  # The search among all characters takes a minute.
+    monkeypatch.setattr(characters, "_SEARCHED_CODES", 0x600)  # The search among all characters takes a minute.
     pairs = ["Ωλ", "λψ", "אב", "λ<eos>"]
     nlp = load_with_pretrained_pairs(pairs, tmp_path, parts, pair_characters=False)
     assert_all_pairs_are_exported(nlp, pairs, ["ΩλψΩλ", "אבא", "京λ"])
