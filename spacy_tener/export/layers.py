@@ -104,14 +104,14 @@ class LayerWriter:
             rows, characters = kept_rows(graph, encoder_batch, write_encoder(encoder_batch))
             # Add the features of each character to the position of its unit in the padded batch.
             windows = graph.sequence_index(graph.starts(ends - begins), graph.size(characters))
-            owners = units.unit_of_character[characters]
-            slots = windows * batch.longest + owners - batch.windows.starts[windows]
+            unit_index = units.unit_of_character[characters]
+            positions = windows * batch.longest + unit_index - batch.windows.starts[windows]
             shape = graph.shape(graph.size(batch.lengths), batch.longest, encoder.width)
             zeros = graph.full(np.float32(0), graph.size(batch.lengths) * batch.longest, encoder.width)
-            sizes = graph.Where(units.is_long_space[owners], units.ends[owners] - units.starts[owners], 1)
+            sizes = graph.Where(units.is_long_space[unit_index], units.ends[unit_index] - units.starts[unit_index], 1)
             weights = units.in_unit[characters].to(np.float32) / sizes.to(np.float32)
             rows = rows * graph.Unsqueeze(weights, [1])
-            return graph.Reshape(graph.ScatterND(zeros, graph.Unsqueeze(slots, [1]), rows, reduction="add"), shape)
+            return graph.Reshape(graph.ScatterND(zeros, graph.Unsqueeze(positions, [1]), rows, reduction="add"), shape)
 
         return write
 
