@@ -32,6 +32,7 @@ def windows_of_graph(
     outputs = {f"part_{i}": (part, np.int64, ["windows"]) for i, part in enumerate(windows)}
     options = SessionOptions()
     options.intra_op_num_threads = 1
+    options.log_severity_level = 3  # Without warnings about loops with no iteration.
     session = InferenceSession(graph.model(outputs).SerializeToString(), options, providers=["CPUExecutionProvider"])
     parts = session.run(None, {"lengths": np.array(lengths, dtype=np.int64), "is_end": is_end})
     found = [Window(*row) for row in np.stack(parts, axis=1).tolist()]
