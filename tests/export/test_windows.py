@@ -36,14 +36,14 @@ def windows_of_graph(
     session = InferenceSession(graph.model(outputs).SerializeToString(), options, providers=["CPUExecutionProvider"])
     parts = session.run(None, {"lengths": np.array(lengths, dtype=np.int64), "is_end": is_end})
     found = [Window(*row) for row in np.stack(parts, axis=1).tolist()]
-    return sorted((window for window in found if window.core_start < window.core_end), key=lambda w: w.core_start)
+    return sorted((window for window in found if window.keep_start < window.keep_end), key=lambda w: w.keep_start)
 
 
 def joined(windows_of_texts: Sequence[Sequence[Window]], lengths: Sequence[int]) -> list[Window]:
     """Return the windows of texts as windows over the concatenated texts."""
     starts = np.cumsum([0, *lengths]).tolist()
     return [
-        Window(*(start + edge for edge in (window.start, window.end, window.core_start, window.core_end)))
+        Window(*(start + edge for edge in (window.start, window.end, window.keep_start, window.keep_end)))
         for start, windows in zip(starts, windows_of_texts, strict=False)
         for window in windows
     ]
