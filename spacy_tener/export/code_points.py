@@ -178,8 +178,9 @@ def _search_characters_of_pairs(table: StringTable, character_keys: Keys, end_ke
     printable = [text.isprintable() for text in _all_characters()[:_SEARCHED_CODES]]
     basic = np.unique(character_keys[:_SEARCHED_CODES][printable])
     found = np.array(list(_pairs(basic, end_key, table)), dtype=np.int64)
-    keys: Keys = np.append(basic, np.uint64(end_key))[np.stack(pair_of(found, basic.size)) - 1].ravel()
-    return keys[keys != end_key]
+    keys = np.append(basic, np.uint64(end_key))[np.stack(pair_of(found, basic.size)) - 1].ravel()
+    found_keys: Keys = keys[keys != end_key]
+    return found_keys
 
 
 def write_numbers(

@@ -265,7 +265,7 @@ def after(name: str) -> Callable[[Language], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (without_tagger, r"The pipeline has no tener_ner\. Its components are: none\. Name"),
+        (without_tagger, r"The pipeline has no tener_ner\. Its components are: none\. Use"),
         (with_two, r"has 2 components to export\. Choose one by --component: tener_ner, second\."),
         (after("sentencizer"), "depends on the sentences of 'sentencizer'.*Remove this component with nlp.remove_pipe"),
         (
@@ -337,7 +337,11 @@ def test_a_long_text_in_which_a_word_overlaps_with_itself_is_read(parts: dict[st
             "after",
             "'entity_lists' has words, which cannot be exported with 'lac'. Empty the list with nlp.get_pipe",
         ),
-        ("tener_ner", "after", "only in one list before 'tener_ner'. Move them there. Or empty it, by nlp.get_pipe"),
+        (
+            "tener_ner",
+            "after",
+            "only be exported from one list before 'tener_ner'. Move the words there, or empty the list with nlp.get_pipe",
+        ),
         ("words", "before", "can only be exported if each character is a token. Empty the list with nlp.get_pipe"),
         (
             "two",
