@@ -340,7 +340,7 @@ def test_a_long_text_in_which_a_word_overlaps_with_itself_is_read(parts: dict[st
         (
             "tener_ner",
             "after",
-            "only be exported from one list before 'tener_ner'. Move the words there, or empty the list with nlp.get_pipe",
+            "only be exported from one list before 'tener_ner'. Move the words there, or empty the list",
         ),
         ("words", "before", "can only be exported if each character is a token. Empty the list with nlp.get_pipe"),
         (
