@@ -98,7 +98,7 @@ def _describe(error: Any) -> str:
     return f"{'.'.join(names)} {reason}; got {error['input']!r}"
 
 
-def check_pieces(window: int, overlap: int) -> None:
+def check_window(window: int, overlap: int) -> None:
     """Raise an error if a window of word pieces is too short for its overlap."""
     minimum = 2 * overlap + 16
     if window < minimum:

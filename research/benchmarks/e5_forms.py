@@ -19,8 +19,8 @@ import spacy
 from spacy.tokens import DocBin
 from tokenizers import Tokenizer
 
-from spacy_tener.features.pieces import WordPieces
-from spacy_tener.features.unigram import select_pieces
+from spacy_tener.features.subwords import TokenizerJson
+from spacy_tener.features.unigram import select_subwords
 from spacy_tener.onnx.bert import layer_name, write_bert
 from spacy_tener.onnx.e5 import read_weights
 from spacy_tener.onnx.encoder import IDS, Encoder
@@ -48,9 +48,9 @@ def main() -> None:
     texts = [doc.text for doc in DocBin().from_disk(args.corpus).get_docs(spacy.blank("zh").vocab)]
     weights, _ = read_weights()
     whole = weights.vocabulary
-    kept = select_pieces(whole, texts)
+    kept = select_subwords(whole, texts)
     weights = weights.with_pieces(kept)
-    pieces = weights.vocabulary.reader(512, 64).encode(texts[: args.first])[0]
+    pieces = weights.vocabulary.subword_tokenizer(512, 64).encode(texts[: args.first])[0]
     lengths = np.array([len(ids) + 2 for ids in pieces])
     joined = np.concatenate([np.concatenate([[0], ids, [2]]) for ids in pieces])
     n_characters = sum(map(len, texts[: args.first]))
@@ -79,7 +79,7 @@ def main() -> None:
     )
 
 
-def count_differences(vocabulary: WordPieces, lines: list[str]) -> int:
+def count_differences(vocabulary: TokenizerJson, lines: list[str]) -> int:
     """Count the lines that our tokenizer and the reference tokenizer split differently."""
     folder = Path(find_spec("semantra_multilingual").origin).parent
     contents = [(folder / "assets/multilingual-e5-small/tokenizer.json").read_bytes(), vocabulary.json]

@@ -87,7 +87,7 @@ class OnnxFeatures(Layer):
         features: FrozenFeatures = self.attrs["features"]
         return [features.encoder] if features.is_read else []
 
-    def select_pieces(self, read: Callable[[], Iterable[str]]) -> None:
+    def select_subwords(self, read: Callable[[], Iterable[str]]) -> None:
         features: FrozenFeatures = self.attrs["features"]
         if _selects(features.source):
             features.set(features.source.of_texts(read()))
@@ -163,7 +163,7 @@ def _deserialize(default: FrozenFeatures, value: bytes, name: str, model: Model[
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     features: FrozenFeatures = model.attrs["features"]
     source = features.source
-    # Few pieces, until `select_pieces` has all texts.
+    # Few pieces, until `select_subwords` has all texts.
     features.set(source.of_texts(doc.text for doc in X[:1]) if _selects(source) and X else source())
     model.set_dim("nO", features.encoder.width, force=True)
 

@@ -20,9 +20,9 @@ from spacy.tokens import Doc
 from thinc.api import get_torch_default_device
 
 from ..errors import RemedyError, check_package, install
-from ..features.pieces import WordPieces
+from ..features.subwords import TokenizerJson
 from ..features.tokens import TokenBatch
-from ..features.unigram import select_pieces, take_pieces
+from ..features.unigram import reduce_vocabulary, select_subwords
 from ..nn.backends import Backend, Layer, Rows
 from ..nn.run import forward
 from ..nn.shim import EmbedModel, TorchShim, require_torch
@@ -122,16 +122,16 @@ class TransformerEmbedder(Layer):
     def packages(self) -> tuple[str, ...]:
         return TRANSFORMER
 
-    def select_pieces(self, read: Callable[[], Iterable[str]]) -> None:
+    def select_subwords(self, read: Callable[[], Iterable[str]]) -> None:
         pieces = self.attrs["pieces"]
         if pieces == "all":
             return
         from .transformer_embed_torch import keep_rows
 
         module: PretrainedTransformer = self.shim.module
-        vocabulary = WordPieces(self.shim.sizes["tokenizer"])
-        ids = select_pieces(vocabulary, read(), whole_scripts=pieces == "scripts")
-        tokenizer = take_pieces(vocabulary, ids).json
+        vocabulary = TokenizerJson(self.shim.sizes["tokenizer"])
+        ids = select_subwords(vocabulary, read(), whole_scripts=pieces == "scripts")
+        tokenizer = reduce_vocabulary(vocabulary, ids).json
         keep_rows(module.transformer, ids)
         sizes = {**self.shim.sizes, "transformer": _config_of(module.transformer), "tokenizer": tokenizer}
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
@@ -188,8 +188,8 @@ def _assemble(
         reason = f"spacy_tener.TransformerEmbed.v1: the layers of a {kind!r} cannot be frozen one by one"
         raise RemedyError(reason, "Set frozen_layers = 0, or take a BERT, RoBERTa or ELECTRA.")
     window = min(config.window, longest)
-    reader = WordPieces(tokenizer).reader(window, min(config.overlap, window // 4))
-    return PretrainedTransformer(transformer, reader, config)
+    subword_tokenizer = TokenizerJson(tokenizer).subword_tokenizer(window, min(config.overlap, window // 4))
+    return PretrainedTransformer(transformer, subword_tokenizer, config)
 
 
 def _init(

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from ..validation import STRICT, Probability, SettingError, check_pieces
+from ..validation import STRICT, Probability, SettingError, check_window
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
@@ -38,7 +38,7 @@ class TransformerEmbedConfig:
     pieces: Literal["scripts", "texts", "all"] = "scripts"
 
     def __post_init__(self) -> None:
-        check_pieces(self.window, self.overlap)
+        check_window(self.window, self.overlap)
         if self.frozen and self.frozen_layers:
             raise SettingError(f"frozen = true trains no layer, so frozen_layers must be 0; got {self.frozen_layers}")
         if isinstance(self.layers, list) and min(self.layers) < self.frozen_layers:

@@ -1,4 +1,4 @@
-"""A pretrained transformer as a torch module: from word pieces to one row of features per token; and multilingual E5 as
+"""A pretrained transformer as a torch module: from word subwords to one row of features per token; and multilingual E5 as
 a model of the library transformers, to train it further."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import RemedyError
 from ..features.cache import FeatureCache, key_of
-from ..features.pieces import PieceReader, Pieces
+from ..features.subwords import SubwordBatch, SubwordTokenizer
 from ..nn.devices_torch import autocast_to_bfloat16, on_device
 from ..nn.layers_torch import Dropout
 from ..nn.ragged_torch import Ragged, Segments
@@ -23,25 +23,25 @@ from ..onnx.published_weights import BertWeights, Blocks, name_in_transformers, 
 from ..types import IntArray
 from .transformer_embed_config import TransformerEmbedConfig
 
-_POSITIONS_AT_ONCE = {"cpu": 4096, "cuda": 1 << 16}
-"""Maximum number of word pieces, with padding, that a prediction computes at once, to limit memory for long texts."""
-_PIECES_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
-"""Cost of one more call, in pieces of padding: computing these takes as long as launching a dozen layers."""
+_MAX_POSITIONS = {"cpu": 4096, "cuda": 1 << 16}
+"""Maximum number of word subwords, with padding, that a prediction computes at once, to limit memory for long texts."""
+_SUBWORDS_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
+"""Cost of one more call, in subwords of padding: computing these takes as long as launching a dozen layers."""
 _E5_MARKS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 class PretrainedTransformer(nn.Module):
-    """The features of tokens: the mean of their pieces' rows in the last layers, or the first piece's; 0 for a token
-    without a piece.
+    """The features of tokens: the mean of their subwords' rows in the last layers, or the first subword's; 0 for a token
+    without a subword.
 
     transformer (PreTrainedModel): A model of the library transformers. Its parameters' names begin with `transformer.`.
-    reader (PieceReader): The reader of its pieces.
+    subword_tokenizer (SubwordTokenizer): The reader of its subwords.
     """
 
-    def __init__(self, transformer: Any, reader: PieceReader, config: TransformerEmbedConfig) -> None:
+    def __init__(self, transformer: Any, subword_tokenizer: SubwordTokenizer, config: TransformerEmbedConfig) -> None:
         super().__init__()
         self.transformer = transformer
-        self.reader = reader
+        self.subword_tokenizer = subword_tokenizer
         self.config = config
         self.dropout = Dropout(config.dropout)
         self.cache = FeatureCache(config.cache * 1_000_000)
@@ -71,27 +71,27 @@ class PretrainedTransformer(nn.Module):
         elif self._frozen and (self.training or self.cache.has_begun):
             features = self._read_upper(docs)
         else:
-            features = self.features(self.reader(docs))
+            features = self.features(self.subword_tokenizer(docs))
         dropped: Tensor = self.dropout(features)
         return dropped
 
     def _read_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
         """Return the features of each Doc. *Shape:* (tokens, width) each"""
-        return list(torch.split(self.features(self.reader(docs)), [len(doc) for doc in docs]))
+        return list(torch.split(self.features(self.subword_tokenizer(docs)), [len(doc) for doc in docs]))
 
     def _read_upper(self, docs: Sequence[Doc]) -> Tensor:
         """Return the features, of rows that the frozen layers have computed once for each text.
         *Shape:* (tokens, width)"""
-        pieces = self.reader(docs)
+        subwords = self.subword_tokenizer(docs)
         with torch.no_grad():
             lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=self.training)))
-        return self._pool(self._by_windows(pieces, lower, self._compute_upper), pieces)
+        return self._pool(self._by_windows(subwords, lower, self._compute_upper), subwords)
 
     def _read_lower(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the rows of each Doc's pieces above the frozen layers. *Shape:* (pieces, width) each"""
-        pieces = self.reader(docs)
-        rows = self._by_windows(pieces, self._ids(pieces), self._compute_lower)
-        return list(torch.split(rows, pieces.sizes.tolist()))
+        """Return the rows of each Doc's subwords above the frozen layers. *Shape:* (subwords, width) each"""
+        subwords = self.subword_tokenizer(docs)
+        rows = self._by_windows(subwords, self._ids(subwords), self._compute_lower)
+        return list(torch.split(rows, subwords.sizes.tolist()))
 
     def _compute_lower(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
         """Return the rows of windows of one length above the frozen layers.
@@ -126,18 +126,18 @@ class PretrainedTransformer(nn.Module):
             states.append(output[0] if isinstance(output, tuple) else output)  # by the library's version
         return states
 
-    def features(self, pieces: Pieces) -> Tensor:
+    def features(self, subwords: SubwordBatch) -> Tensor:
         """Return the features before dropout. *Shape:* (tokens, width)"""
-        return self._pool(self._by_windows(pieces, self._ids(pieces), self._compute), pieces)
+        return self._pool(self._by_windows(subwords, self._ids(subwords), self._compute), subwords)
 
-    def _ids(self, pieces: Pieces) -> Tensor:
-        """Return the pieces on the transformer's device. *Shape:* (pieces, 1)"""
-        return on_device(pieces.ids[:, None], self._device)
+    def _ids(self, subwords: SubwordBatch) -> Tensor:
+        """Return the subwords on the transformer's device. *Shape:* (subwords, 1)"""
+        return on_device(subwords.ids[:, None], self._device)
 
-    def _pool(self, hidden: Tensor, pieces: Pieces) -> Tensor:
-        """Return the features of tokens from the rows of pieces. *Shape:* (tokens, width)"""
-        pairs = pieces.firsts() if self.config.pooling == "first" else pieces
-        rows = on_device(pairs.rows, self._device)
+    def _pool(self, hidden: Tensor, subwords: SubwordBatch) -> Tensor:
+        """Return the features of tokens from the rows of subwords. *Shape:* (tokens, width)"""
+        pairs = subwords.first_subwords() if self.config.pooling == "first" else subwords
+        rows = on_device(pairs.indices, self._device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=self._device)
         return tokens.mean(hidden.index_select(0, rows))
 
@@ -158,28 +158,30 @@ class PretrainedTransformer(nn.Module):
             )
         return self.config.mixed_precision
 
-    def pieces_at_once(self, device: torch.device) -> int:
-        """Return how many pieces are read at once."""
+    def max_subwords(self, device: torch.device) -> int:
+        """Return how many subwords are read at once."""
         if device.type != "cpu" and torch.is_grad_enabled():
             # Activations are kept for the gradient, in one call or in several.
             return sys.maxsize
-        return _POSITIONS_AT_ONCE["cpu" if device.type == "cpu" else "cuda"]
+        return _MAX_POSITIONS["cpu" if device.type == "cpu" else "cuda"]
 
     def _precision(self, device: torch.device) -> AbstractContextManager[None]:
         return autocast_to_bfloat16(device) if self.mixes_precision(device) else nullcontext()
 
-    def _by_windows(self, pieces: Pieces, inputs: Tensor, compute: Callable[[Tensor, Tensor | None], Tensor]) -> Tensor:
+    def _by_windows(
+        self, subwords: SubwordBatch, inputs: Tensor, compute: Callable[[Tensor, Tensor | None], Tensor]
+    ) -> Tensor:
         """Return what is computed for windows of similar length, some at a time.
 
-        inputs (Tensor): Of all pieces. *Shape:* (pieces, n)
-        RETURNS (Tensor): *Shape:* (pieces, width)
+        inputs (Tensor): Of all subwords. *Shape:* (subwords, n)
+        RETURNS (Tensor): *Shape:* (subwords, width)
         """
         device = self._device
-        if not len(pieces.lengths):
+        if not len(subwords.lengths):
             return torch.zeros(0, self.transformer.config.hidden_size, device=device)
-        bucket_cost = _PIECES_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
-        ragged = Ragged.of(pieces.lengths, device=device, bucket_cost=bucket_cost, by_tokens=True)
-        at_once = self.pieces_at_once(device)
+        bucket_cost = _SUBWORDS_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
+        ragged = Ragged.of(subwords.lengths, device=device, bucket_cost=bucket_cost, by_tokens=True)
+        at_once = self.max_subwords(device)
         with self._precision(device):
             read = [
                 torch.cat([compute(*part) for part in split_windows(windows[:, 0], bucket.key_mask, at_once)])
@@ -203,7 +205,7 @@ def split_windows(windows: Tensor, masks: Tensor | None, at_once: int) -> Iterat
 
     windows (Tensor): *Shape:* (windows, length, ...)
     masks (Optional[Tensor]): One for each window, if there are any.
-    at_once (int): Maximum number of pieces.
+    at_once (int): Maximum number of subwords.
     """
     parts = windows.split(max(1, at_once // windows.shape[1]))
     yield from zip(parts, [None] * len(parts) if masks is None else masks.split(len(parts[0])), strict=True)
@@ -238,9 +240,9 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
     from tokenizers import Tokenizer
 
     library: Any = import_module("transformers")
-    pieces, kinds = weights.vocabulary.size, weights.vector("emb.type").size // weights.width
+    subwords, kinds = weights.vocabulary.size, weights.vector("emb.type").size // weights.width
     config = library.BertConfig(
-        vocab_size=pieces,
+        vocab_size=subwords,
         hidden_size=weights.width,
         num_hidden_layers=weights.layers,
         num_attention_heads=weights.heads,
@@ -259,11 +261,11 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
     return model, library.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=longest, **_E5_MARKS)
 
 
-def keep_rows(model: Any, pieces: IntArray) -> None:
-    """Remove the rows of all pieces but these, in this order."""
-    rows = model.get_input_embeddings().weight.detach()[torch.from_numpy(pieces).to(model.device)]
+def keep_rows(model: Any, subwords: IntArray) -> None:
+    """Remove the rows of all subwords but these, in this order."""
+    rows = model.get_input_embeddings().weight.detach()[torch.from_numpy(subwords).to(model.device)]
     model.set_input_embeddings(torch.nn.Embedding.from_pretrained(rows.clone(), freeze=False))
-    model.config.vocab_size = len(pieces)
+    model.config.vocab_size = len(subwords)
 
 
 def _tensor(weights: BertWeights, name: str) -> torch.Tensor:

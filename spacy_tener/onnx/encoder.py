@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 
 from ..errors import MissingPackageError, RemedyError, check_package
 from ..features.characters import code_points, lengths_of
-from ..features.pieces import EncodedTexts, PieceReader, Pieces, WordPieces
+from ..features.subwords import SubwordBatch, SubwordsOfTexts, SubwordTokenizer, TokenizerJson
 from ..processes import cached_property, count_cores
 from ..sequences import pad_rows, plan_buckets, starts
 from ..types import FloatArray, IntArray
@@ -90,7 +90,7 @@ class Characters:
         """The largest id plus 1."""
         return int(max(self.ids.max(initial=0), self.unknown)) + 1
 
-    def encode(self, texts: list[str]) -> EncodedTexts:
+    def encode(self, texts: list[str]) -> SubwordsOfTexts:
         """Return the ids of the characters of each text, and their offsets."""
         ids = self._id_of_code[np.minimum(code_points("".join(texts)), len(self._id_of_code) - 1)]
         lengths = lengths_of(texts)
@@ -98,14 +98,14 @@ class Characters:
         spans = np.stack([positions, positions + 1], axis=1)
         return np.split(ids, np.cumsum(lengths)[:-1]), [spans[:length] for length in lengths.tolist()]
 
-    def reader(self, window: int, overlap: int) -> PieceReader:
+    def subword_tokenizer(self, window: int, overlap: int) -> SubwordTokenizer:
         """Create a reader that splits texts into windows.
 
         window (int): Maximum number of characters in a window.
         overlap (int): Number of characters of context on each side of a window.
         """
         no_ids = np.zeros(0, dtype=np.int64)
-        return PieceReader(self.encode, no_ids, no_ids, window, overlap)
+        return SubwordTokenizer(self.encode, no_ids, no_ids, window, overlap)
 
 
 class Encoder:
@@ -114,7 +114,7 @@ class Encoder:
     The features of a text don't depend on other texts in the batch. Threads and forked processes can share an encoder.
 
     graph (bytes): An ONNX file that contains all weights.
-    vocabulary (Characters | WordPieces): Converts texts to ids.
+    vocabulary (Characters | TokenizerJson): Converts texts to ids.
     inputs (Mapping[str, str]): The name of the graph's input for each role, one of `ROLES`.
     outputs (Sequence[str]): The names of the outputs, whose concatenation is the features. *Shape:* (windows, pieces,
         width) each
@@ -129,7 +129,7 @@ class Encoder:
     def __init__(
         self,
         graph: bytes,
-        vocabulary: Characters | WordPieces,
+        vocabulary: Characters | TokenizerJson,
         *,
         inputs: Mapping[str, str],
         outputs: Sequence[str],
@@ -149,7 +149,7 @@ class Encoder:
     @property
     def requirements(self) -> list[str]:
         """The packages that the encoder needs, as requirements of pip."""
-        return [REQUIREMENT, *(["tokenizers>=0.19"] if isinstance(self.vocabulary, WordPieces) else [])]
+        return [REQUIREMENT, *(["tokenizers>=0.19"] if isinstance(self.vocabulary, TokenizerJson) else [])]
 
     @property
     def description(self) -> dict[str, str]:
@@ -169,12 +169,12 @@ class Encoder:
             raise RemedyError(reason, error.remedy) from error
 
     @cached_property
-    def reader(self) -> PieceReader:
+    def subword_tokenizer(self) -> SubwordTokenizer:
         """The reader that splits Docs into windows of word pieces."""
-        return self.vocabulary.reader(self.window, self.overlap)
+        return self.vocabulary.subword_tokenizer(self.window, self.overlap)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "reader"} | {"_sessions": {}}
+        return {name: value for name, value in self.__dict__.items() if name != "subword_tokenizer"} | {"_sessions": {}}
 
     def __deepcopy__(self, memo: object) -> Encoder:
         return self
@@ -182,16 +182,16 @@ class Encoder:
     def to_parts(self) -> dict[str, Any]:
         """Return the data to save, by name."""
         vocabulary = self.vocabulary
-        parts = {"tokenizer": vocabulary.json} if isinstance(vocabulary, WordPieces) else asdict(vocabulary)
+        parts = {"tokenizer": vocabulary.json} if isinstance(vocabulary, TokenizerJson) else asdict(vocabulary)
         names = ("graph", "inputs", "outputs", "batching", "about", "window", "overlap", "pooling")
         return parts | {name: getattr(self, name) for name in names}
 
     @classmethod
     def from_parts(cls, parts: dict[str, Any]) -> Encoder:
         """Restore an encoder from the data that `to_parts` has returned."""
-        vocabulary: Characters | WordPieces
+        vocabulary: Characters | TokenizerJson
         if "tokenizer" in parts:
-            vocabulary = WordPieces(parts.pop("tokenizer"))
+            vocabulary = TokenizerJson(parts.pop("tokenizer"))
         else:
             vocabulary = Characters(*(parts.pop(name) for name in ("codes", "ids", "unknown")))
         return cls(parts.pop("graph"), vocabulary, source="The saved encoder", **parts)
@@ -200,12 +200,12 @@ class Encoder:
         """Compute the features of all tokens of Docs. They are 0 for tokens without a word piece. *Shape:* (tokens,
         width)
         """
-        return self.features(self.reader(docs), gpu=gpu)
+        return self.features(self.subword_tokenizer(docs), gpu=gpu)
 
-    def features(self, pieces: Pieces, *, gpu: bool = False) -> FloatArray:
+    def features(self, pieces: SubwordBatch, *, gpu: bool = False) -> FloatArray:
         """Compute the features of all tokens, from word pieces in windows. *Shape:* (tokens, width)"""
-        pairs = pieces.firsts() if self.pooling == "first" else pieces
-        rows = self.rows(pieces.ids, pieces.lengths, gpu=gpu)[pairs.rows]
+        pairs = pieces.first_subwords() if self.pooling == "first" else pieces
+        rows = self.rows(pieces.ids, pieces.lengths, gpu=gpu)[pairs.indices]
         # If each token has one word piece, as in Chinese, the rows are the features.
         if len(rows) == pairs.n_tokens and np.array_equal(pairs.tokens, np.arange(pairs.n_tokens)):
             return rows

@@ -24,8 +24,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from ..errors import RemedyError
-from ..features.pieces import WordPieces
-from ..features.unigram import make_tokenizer, take_pieces
+from ..features.subwords import TokenizerJson
+from ..features.unigram import make_tokenizer, reduce_vocabulary
 from ..types import FloatArray, IntArray
 
 HalfArray = npt.NDArray[np.float16]
@@ -113,14 +113,14 @@ class BertWeights:
     epsilon (float): The number that layer normalization adds to the variance.
     layers (int): Number of layers.
     tensors (Mapping): The weights: matrices, as (outputs, inputs), and vectors.
-    vocabulary (WordPieces): Splits texts into word pieces. Their ids are the rows of `emb.word`.
+    vocabulary (TokenizerJson): Splits texts into word pieces. Their ids are the rows of `emb.word`.
     """
 
     heads: int
     epsilon: float
     layers: int
     tensors: Mapping[str, Matrix]
-    vocabulary: WordPieces
+    vocabulary: TokenizerJson
 
     @property
     def width(self) -> int:
@@ -144,7 +144,7 @@ class BertWeights:
         pieces (IntArray): The ids of the word pieces to keep.
         """
         tensors = {**self.tensors, "emb.word": rows_of(self.tensors["emb.word"], pieces)}
-        return replace(self, tensors=tensors, vocabulary=take_pieces(self.vocabulary, pieces))
+        return replace(self, tensors=tensors, vocabulary=reduce_vocabulary(self.vocabulary, pieces))
 
 
 class _Cursor:
@@ -289,7 +289,7 @@ def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tok
         raise ValueError(f"its model_type is {config['model_type']}, its hidden_act {config.get('hidden_act')}")
     layers = int(config["num_hidden_layers"])
     tensors: dict[str, Matrix] = {name: _find(saved, name_in_transformers(name)) for name in tensor_names(layers)}
-    vocabulary = WordPieces(tokenizer)
+    vocabulary = TokenizerJson(tokenizer)
     tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(vocabulary.size))
     return BertWeights(config["num_attention_heads"], config["layer_norm_eps"], layers, tensors, vocabulary)
 

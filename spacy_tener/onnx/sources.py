@@ -14,9 +14,9 @@ import numpy as np
 from pydantic import NonNegativeInt
 
 from ..errors import InputError, RemedyError
-from ..features.pieces import WordPieces
+from ..features.subwords import TokenizerJson
 from ..inputs import read_lines
-from ..validation import check_pieces, validated
+from ..validation import check_window, validated
 from .edits import read_graph, results_of, show_outputs, use_lengths
 from .encoder import (
     DTYPES,
@@ -79,7 +79,7 @@ def onnx_encoder(
         several layers. None for the first output.
     RETURNS (Callable[[], Encoder]): The source, which `initialize` calls.
     """
-    check_pieces(window, overlap)
+    check_window(window, overlap)
     return partial(
         _read,
         path,
@@ -96,7 +96,7 @@ def onnx_encoder(
 
 def make_encoder(
     graph: bytes,
-    vocabulary: Characters | WordPieces,
+    vocabulary: Characters | TokenizerJson,
     *,
     inputs: Mapping[str, str] | None = None,
     outputs: Sequence[str] | None = None,
@@ -107,7 +107,7 @@ def make_encoder(
     batched.
 
     graph (bytes): An ONNX file that contains all weights.
-    vocabulary (Characters | WordPieces): Converts texts to ids.
+    vocabulary (Characters | TokenizerJson): Converts texts to ids.
     inputs (Optional[Mapping[str, str]]): See `Encoder`. None to detect the inputs.
     outputs (Optional[Sequence[str]]): See `Encoder`. None for the first output.
     source (str): Name of the file, for messages.
@@ -241,10 +241,10 @@ def _find_vocabulary(file: Path) -> Path:
     raise RemedyError(f"{file} has no {' or '.join(_VOCABULARIES)} beside it", "Name its `vocabulary`.")
 
 
-def _read_vocabulary(path: Path) -> Characters | WordPieces:
+def _read_vocabulary(path: Path) -> Characters | TokenizerJson:
     """Read a tokenizer.json, or a text file with a character on each line."""
     if path.suffix == ".json":
-        return WordPieces(path.read_bytes())
+        return TokenizerJson(path.read_bytes())
     id_of = {entry: number - 1 for number, entry in read_lines(path)}
     pieces = [entry for entry in id_of if len(entry) > 2 and entry.startswith("##")]
     if pieces:

@@ -281,7 +281,7 @@ class TenerNER(TrainablePipe):
         observe(self.model, self._token_batches(get_examples()))
         for layer in self.model.walk():
             if isinstance(layer, Layer):
-                layer.select_pieces(lambda: filter(None, (example.predicted.text for example in get_examples())))
+                layer.select_subwords(lambda: filter(None, (example.predicted.text for example in get_examples())))
         if nlp is not None:
             add_requirements(nlp)
 

@@ -26,13 +26,13 @@ def read(monkeypatch):
 
     def listen(model):
         module = torch_shim(model).module
-        reader = module.reader
+        tokenizer = module.subword_tokenizer
 
         def note(docs):
             batches.append([doc.text for doc in docs])
-            return reader(docs)
+            return tokenizer(docs)
 
-        monkeypatch.setattr(module, "reader", note)
+        monkeypatch.setattr(module, "subword_tokenizer", note)
         return batches
 
     return listen

@@ -117,7 +117,7 @@ def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
     docs = [characters("吴重阳在中国" * 10) for _ in range(4)]
     model = embedder(tiny)
     together = model.predict(docs)
-    monkeypatch.setattr("spacy_tener.embedders.transformer_embed_torch._POSITIONS_AT_ONCE", {"cpu": POSITIONS})
+    monkeypatch.setattr("spacy_tener.embedders.transformer_embed_torch._MAX_POSITIONS", {"cpu": POSITIONS})
     for rows, expected in zip(model.predict(docs), together, strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-6)
 
@@ -126,7 +126,7 @@ def test_texts_of_unlike_lengths_are_not_padded_to_the_longest(tiny, monkeypatch
     docs = [characters("吴重阳在中国" * n) for n in (1, 5, 1, 1, 5, 1, 1)]
     wanted = embedder(tiny).predict(docs)
     for price, most in ((0, 0), (8, 8), (1 << 20, 5 * 24)):
-        monkeypatch.setattr("spacy_tener.embedders.transformer_embed_torch._PIECES_PER_CALL", {"cpu": price})
+        monkeypatch.setattr("spacy_tener.embedders.transformer_embed_torch._SUBWORDS_PER_CALL", {"cpu": price})
         model, read = embedder(tiny), []
         module_of(model).transformer.register_forward_pre_hook(
             lambda module, args, kwargs, read=read: read.append(kwargs["input_ids"].shape.numel()), with_kwargs=True
@@ -206,7 +206,7 @@ def test_word_embeddings_of_other_pieces_are_not_touched(tiny):
     rows, backprop = model.begin_update(DOCS[:1])
     backprop([row + 1.0 for row in rows])
     model.finish_update(optimizer)
-    pieces_of_text = set(module_of(model).reader(DOCS[:1]).ids.tolist())
+    pieces_of_text = set(module_of(model).subword_tokenizer(DOCS[:1]).ids.tolist())
     moved = (weights(model)[name] != before).any(dim=1).nonzero().ravel().tolist()
     assert set(moved) == pieces_of_text
 
@@ -365,7 +365,11 @@ def test_what_is_above_frozen_layers_learns_as_in_the_whole_transformer(tmp_path
 def test_frozen_layers_stay_are_computed_once_and_have_no_dropout(tmp_path, monkeypatch):
     model = embedder(save_tiny_transformer(tmp_path), frozen_layers=1)
     before, module, read = weights(model), module_of(model), []
-    monkeypatch.setattr(module, "reader", lambda docs, original=module.reader: read.append(len(docs)) or original(docs))
+    monkeypatch.setattr(
+        module,
+        "subword_tokenizer",
+        lambda docs, original=module.subword_tokenizer: read.append(len(docs)) or original(docs),
+    )
     lower = [module._read_lower([DOCS[0]])[0] for _ in range(2)]
     assert torch.equal(*lower)
     read.clear()
@@ -391,14 +395,14 @@ def test_frozen_layers_of_texts_that_are_evaluated_again_are_computed_no_more(ti
         _, backprop = model.begin_update(learn)
         backprop([np.ones((len(doc), WIDTH), "f") for doc in learn])
         model.finish_update(Adam(0.01))
-        expected = module.features(module.reader(dev)).detach()
+        expected = module.features(module.subword_tokenizer(dev)).detach()
         np.testing.assert_allclose(np.concatenate(model.predict(dev)), expected, atol=1e-6)
     # Texts of one evaluation may be anything; those of a second one are dev's.
     assert read == [len(learn), len(dev), len(dev)]
     # Some windows at a time.
-    monkeypatch.setattr(module, "pieces_at_once", lambda device: 1)
+    monkeypatch.setattr(module, "max_subwords", lambda device: 1)
     np.testing.assert_allclose(
-        np.concatenate(model.predict(DOCS)), module.features(module.reader(DOCS)).detach(), atol=1e-6
+        np.concatenate(model.predict(DOCS)), module.features(module.subword_tokenizer(DOCS)).detach(), atol=1e-6
     )
 
 
@@ -437,7 +441,7 @@ def test_multilingual_e5_is_trained_from_its_package(tmp_path, monkeypatch):
     n_rows = len(module_of(model).transformer.get_input_embeddings().weight)
     for kept in ("all", "scripts"):
         model.attrs["pieces"] = kept
-        model.select_pieces(lambda: [docs[0].text])
+        model.select_subwords(lambda: [docs[0].text])
         assert (len(module_of(model).transformer.get_input_embeddings().weight) < n_rows) == (kept == "scripts")
     np.testing.assert_allclose(
         np.concatenate(model.predict(docs[:1])), np.concatenate(frozen.predict(docs[:1])), atol=1e-5

@@ -130,15 +130,15 @@ def test_long_documents_are_read_in_the_components_windows_and_each_window_once(
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
     module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
     read, units = [], []
-    reader = module.reader
+    tokenizer = module.subword_tokenizer
 
     def watch(docs):
-        pieces = reader(docs)
+        pieces = tokenizer(docs)
         read.extend(pieces.lengths.tolist())
         units.extend(len(doc) for doc in docs)
         return pieces
 
-    monkeypatch.setattr(module, "reader", watch)
+    monkeypatch.setattr(module, "subword_tokenizer", watch)
     doc = nlp(LONG)
     assert doc.has_annotation("ENT_IOB")
     assert len(read) == len(units) > 10

@@ -18,31 +18,31 @@ TEXT = "王小明去了上海"
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory):
-    """A pipeline over a pretrained transformer, and the reader of that one's pieces."""
+    """A pipeline over a pretrained transformer, and the tokenizer of that transformer."""
     embed = {"@architectures": "spacy_tener.TransformerEmbed.v1"}
     embed["name"] = str(save_tiny_transformer(tmp_path_factory.mktemp("bert")))
     nlp = spacy.blank("zh")
     ner = nlp.add_pipe("tener_ner", config={"model": {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": embed}})
     ner.add_label("PER")
     nlp.initialize()
-    return nlp, ner.model.get_ref("tok2vec").shims[0].module.reader
+    return nlp, ner.model.get_ref("tok2vec").shims[0].module.subword_tokenizer
 
 
-def mask_id(reader):
+def mask_id(tokenizer):
     """The id of the piece that the mask token is read as."""
-    (ids,), _ = reader.encode([reader.mask_token])
+    (ids,), _ = tokenizer.encode([tokenizer.mask_token])
     return ids[0]
 
 
 def test_transformer_uses_its_mask_token(transformer):
-    nlp, reader = transformer
+    nlp, tokenizer = transformer
     mask = find_mask([nlp.get_pipe("tener_ner").model], one_character=False)
     assert mask.text == "[MASK]"
     assert "A masked unit is encoded as the transformer’s mask token." in mask.notes
     (masked,) = mask.copies(nlp.make_doc(TEXT), [2])
-    expected = reader([nlp.make_doc(TEXT)]).ids.copy()
-    expected[1 + 2] = mask_id(reader)
-    np.testing.assert_array_equal(reader([masked]).ids, expected)
+    expected = tokenizer([nlp.make_doc(TEXT)]).ids.copy()
+    expected[1 + 2] = mask_id(tokenizer)
+    np.testing.assert_array_equal(tokenizer([masked]).ids, expected)
 
 
 def test_shared_transformer_uses_its_mask_token(tmp_path):

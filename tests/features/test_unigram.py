@@ -1,4 +1,4 @@
-"""Pieces with scores: normal forms, the pieces that texts need, and equality with the reference."""
+"""Subword tokens with scores: normal forms, the subwords that texts need, and equality with the reference."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tiny_e5 import FORMS, PIECES
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Precompiled
 
-from spacy_tener.features.unigram import make_tokenizer, normalizer, select_pieces, take_pieces, with_marks
+from spacy_tener.features.unigram import make_tokenizer, normalizer, reduce_vocabulary, select_subwords, with_marks
 
-SCORES = np.array([-9.0 + len(piece) for piece in PIECES], dtype=np.float32)
+SCORES = np.array([-9.0 + len(subword) for subword in PIECES], dtype=np.float32)
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def tokenizer():
 
 def split(tokenizer, text):
     [ids], [spans] = tokenizer.encode([text])
-    pieces = {number: piece for piece, number in tokenizer._tokenizer.get_vocab().items()}
-    return [(pieces[number], text[slice(*span)]) for number, span in zip(ids.tolist(), spans.tolist(), strict=True)]
+    subwords = {number: subword for subword, number in tokenizer._tokenizer.get_vocab().items()}
+    return [(subwords[number], text[slice(*span)]) for number, span in zip(ids.tolist(), spans.tolist(), strict=True)]
 
 
 def test_strings_are_replaced_as_the_map_says_and_others_stay() -> None:
@@ -44,22 +44,22 @@ def test_offsets_are_those_of_the_text_where_its_normal_form_is_longer_or_shorte
         ("é", "e"),
         ("12", "１\x012"),
     ]
-    assert [piece for piece, _ in split(tokenizer, "中国银行")] == ["▁中国", "银行"]
+    assert [subword for subword, _ in split(tokenizer, "中国银行")] == ["▁中国", "银行"]
 
 
 def test_pieces_of_the_texts_scripts_are_kept_and_others_are_split_into_characters(tokenizer) -> None:
     texts = ["中国银行"] * 9 + ["b"]
-    kept = select_pieces(tokenizer, texts)
-    few = take_pieces(tokenizer, kept)
+    kept = select_subwords(tokenizer, texts)
+    few = reduce_vocabulary(tokenizer, kept)
     assert {"中国", "北京", "12", "б", "é", "▁New"} <= {PIECES[number] for number in kept}
     assert not {"банк", "▁банк"} & {PIECES[number] for number in kept}
     assert split(few, "北京 New 中国12") == split(tokenizer, "北京 New 中国12")
-    assert [piece for piece, _ in split(tokenizer, "банк")] == ["▁банк"]
-    assert [piece for piece, _ in split(few, "банк")] == ["▁", *"банк"]
-    least = {PIECES[number] for number in select_pieces(tokenizer, texts, whole_scripts=False)}
+    assert [subword for subword, _ in split(tokenizer, "банк")] == ["▁банк"]
+    assert [subword for subword, _ in split(few, "банк")] == ["▁", *"банк"]
+    least = {PIECES[number] for number in select_subwords(tokenizer, texts, whole_scripts=False)}
     assert "▁中国" in least
     assert not {"北京", "▁New", "12"} & least
-    assert few.reader(20, 2).before.tolist() == [0]
+    assert few.subword_tokenizer(20, 2).before.tolist() == [0]
 
 
 @pytest.mark.slow

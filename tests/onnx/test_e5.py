@@ -40,7 +40,7 @@ def source(file, **settings):
 
 def test_features_are_those_of_the_network_and_a_token_has_the_mean_of_its_pieces(file):
     encoder = source(file)()
-    ids = encoder.reader(DOCS[:1]).ids
+    ids = encoder.subword_tokenizer(DOCS[:1]).ids
     assert [PIECES[number] for number in ids] == ["<s>", "▁中国", "银行", "▁New", "▁York", "▁", "12", "</s>"]
     states = bert_rows(file, ids.tolist())
     rows = np.hstack([states[1], states[LAYERS]])

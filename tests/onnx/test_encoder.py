@@ -90,7 +90,7 @@ def test_pieces_of_words_get_special_pieces_around_each_text(tmp_path):
     doc = Doc(VOCAB, words=["New", " ", "Yorkers", "IN", "é"], spaces=[True, False, True, True, False])
     expected = [table[4], np.zeros(WIDTH), table[[5, 6, 7]].mean(axis=0), table[8], table[1]]
     np.testing.assert_allclose(encoder([doc]), expected, atol=1e-6)
-    assert encoder.reader([doc]).ids.tolist() == [2, 4, 5, 6, 7, 8, 1, 3]
+    assert encoder.subword_tokenizer([doc]).ids.tolist() == [2, 4, 5, 6, 7, 8, 1, 3]
     assert encoder.requirements == ["onnxruntime>=1.19", "tokenizers>=0.19"]
 
 
@@ -107,7 +107,7 @@ def test_a_text_of_100_000_characters_is_read_in_windows(tmp_path):
     text = "".join(RNG.choice(list(CHARACTERS), 100_000))
     expected = table_of(mean_encoder())[[VOCABULARY.index(character) for character in text]]
     np.testing.assert_array_equal(encoder([characters(text)]), expected)
-    assert encoder.reader([characters(text)]).lengths.max() == 100
+    assert encoder.subword_tokenizer([characters(text)]).lengths.max() == 100
 
 
 def test_texts_of_unknown_characters_spaces_or_nothing_have_features(kinds):

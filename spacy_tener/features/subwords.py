@@ -1,4 +1,4 @@
-"""Alignment of tokens with a transformer's word pieces, in windows that it can read."""
+"""Alignment of tokens with a transformer's subword tokens, in windows that it can read."""
 
 from __future__ import annotations
 
@@ -20,85 +20,85 @@ _MASK_TOKENS = "[MASK]", "<mask>"
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """The word pieces of a batch in windows, with special pieces around each window, and pairs of tokens and pieces.
+class SubwordBatch:
+    """The subword tokens of a batch in windows, with special subwords around each window, and pairs of tokens and subwords.
 
-    ids (IntArray): Pieces of all windows, joined. *Shape:* (pieces,)
-    lengths (IntArray): Lengths of the windows, with special pieces. *Shape:* (windows,)
-    sizes (IntArray): Number of pieces in the windows of each text. *Shape:* (texts,)
-    rows (IntArray): Index in `ids` of the piece, for each pair of a token and a piece that overlap. *Shape:* (pairs,)
+    ids (IntArray): SubwordBatch of all windows, joined. *Shape:* (subwords,)
+    lengths (IntArray): Lengths of the windows, with special subwords. *Shape:* (windows,)
+    sizes (IntArray): Number of subwords in the windows of each text. *Shape:* (texts,)
+    indices (IntArray): Index in `ids` of the subword, for each pair of a token and a subword that overlap. *Shape:* (pairs,)
     tokens (IntArray): The token of each pair, in ascending order. *Shape:* (pairs,)
-    n_tokens (int): Number of tokens in the batch; some may have no piece.
+    n_tokens (int): Number of tokens in the batch; some may have no subword.
     """
 
     ids: IntArray
     lengths: IntArray
     sizes: IntArray
-    rows: IntArray
+    indices: IntArray
     tokens: IntArray
     n_tokens: int
 
-    def firsts(self) -> Pieces:
-        """Return a copy with only the first piece of each token."""
+    def first_subwords(self) -> SubwordBatch:
+        """Return a copy with only the first subword of each token."""
         pairs = np.flatnonzero(np.diff(self.tokens, prepend=-1))
-        return replace(self, rows=self.rows[pairs], tokens=self.tokens[pairs])
+        return replace(self, indices=self.indices[pairs], tokens=self.tokens[pairs])
 
 
-EncodedTexts = tuple[Sequence[IntArray], Sequence[IntArray]]
-"""For each text, its pieces, *Shape:* (pieces,), and the begin and end of each in the text, *Shape:* (pieces, 2)."""
+SubwordsOfTexts = tuple[Sequence[IntArray], Sequence[IntArray]]
+"""For each text, its subwords, *Shape:* (subwords,), and the begin and end of each in the text, *Shape:* (subwords, 2)."""
 
 
 @dataclass(frozen=True)
-class PieceReader:
-    """Reader of the word pieces of Docs.
+class SubwordTokenizer:
+    """Reader of the subword tokens of Docs.
 
-    The text is tokenized independently of the Doc's tokens: `2023` is split into the pieces that the transformer was
-    trained with, and if its four characters are tokens, each has the pieces that overlap it.
+    The text is tokenized independently of the Doc's tokens: `2023` is split into the subwords that the transformer was
+    trained with, and if its four characters are tokens, each has the subwords that overlap it.
 
-    encode (Callable[[list[str]], EncodedTexts]): Splits texts into pieces.
-    before, after (IntArray): Special pieces around a text.
-    size (int): Maximum length of a window, without special pieces.
-    overlap (int): Pieces of context on each side of a window's core.
-    mask_token (str | None): The string that the tokenizer reads as a masked piece; None if it has none.
+    encode (Callable[[list[str]], SubwordsOfTexts]): Splits texts into subwords.
+    before, after (IntArray): Special subwords around a text.
+    size (int): Maximum length of a window, without special subwords.
+    overlap (int): SubwordBatch of context on each side of a window's core.
+    mask_token (str | None): The string that the tokenizer reads as a masked subword; None if it has none.
     """
 
-    encode: Callable[[list[str]], EncodedTexts]
+    encode: Callable[[list[str]], SubwordsOfTexts]
     before: IntArray
     after: IntArray
     size: int
     overlap: int
     mask_token: str | None = None
 
-    def __call__(self, docs: Sequence[Doc]) -> Pieces:
+    def __call__(self, docs: Sequence[Doc]) -> SubwordBatch:
         texts = [doc.text for doc in docs]
         return self.read(texts, *_token_spans(docs, begins_of(lengths_of(texts) + 1)))
 
-    def read(self, texts: list[str], starts: IntArray, ends: IntArray) -> Pieces:
-        """Return the pieces of texts and of their tokens.
+    def read(self, texts: list[str], starts: IntArray, ends: IntArray) -> SubwordBatch:
+        """Return the subwords of texts and of their tokens.
 
         starts, ends (IntArray): Of all tokens, in the texts joined with one character after each. *Shape:* (tokens,)
             each
         """
         encoded, spans = self.encode(texts)
         begins = begins_of(lengths_of(texts) + 1)
-        pieces, tokens = align(_joined(spans, begins), starts, ends)
-        windows, rows = zip(*map(self._windows, encoded), strict=True)
+        subwords, tokens = align(_joined(spans, begins), starts, ends)
+        windows, indices = zip(*map(self._windows, encoded), strict=True)
         sizes = np.array([window.size for window in windows])
-        return Pieces(
+        return SubwordBatch(
             ids=np.concatenate([window.ravel() for window in windows]),
             lengths=np.concatenate([np.full(*window.shape) for window in windows]),
             sizes=sizes,
-            rows=_joined(rows, begins_of(sizes))[pieces],
+            indices=_joined(indices, begins_of(sizes))[subwords],
             tokens=tokens,
             n_tokens=len(starts),
         )
 
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the windows of one text, and the index of each piece of the text in the joined windows.
+        """Return the windows of one text, and the index of each subword of the text in the joined windows.
 
-        *Shape:* (windows, size) and (pieces,)
+        *Shape:* (windows, size) and (subwords,)
         """
-        starts, owners = windows_of(len(ids), size=self.size, overlap=self.overlap)
+        starts, owners = overlapping_windows(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
         before, after = (np.tile(special, (len(starts), 1)) for special in (self.before, self.after))
         windows = np.hstack([before, text, after])
@@ -106,7 +106,7 @@ class PieceReader:
 
 
 @dataclass(frozen=True)
-class WordPieces:
+class TokenizerJson:
     """The tokenizer of a `tokenizer.json`.
 
     json (bytes): The file.
@@ -137,8 +137,8 @@ class WordPieces:
         """One more than the largest id."""
         return max(self._tokenizer.get_vocab().values(), default=0) + 1
 
-    def encode(self, texts: list[str]) -> EncodedTexts:
-        """Return the ids of each text's pieces, and their offsets."""
+    def encode(self, texts: list[str]) -> SubwordsOfTexts:
+        """Return the ids of each text's subwords, and their offsets."""
         try:
             # Not as a batch, which takes threads of its own and warns in each process that is forked afterwards.
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
@@ -149,14 +149,14 @@ class WordPieces:
         ids = [np.asarray(text.ids, np.int64) for text in encoded]
         return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]
 
-    def reader(self, window: int, overlap: int) -> PieceReader:
-        """Make a reader with windows of at most `window` pieces, special ones included."""
-        before, after = self._special_pieces()
+    def subword_tokenizer(self, window: int, overlap: int) -> SubwordTokenizer:
+        """Make a reader with windows of at most `window` subwords, special ones included."""
+        before, after = self._special_tokens()
         mask_token = next((token for token in _MASK_TOKENS if self._tokenizer.token_to_id(token) is not None), None)
-        return PieceReader(self.encode, before, after, window - len(before) - len(after), overlap, mask_token)
+        return SubwordTokenizer(self.encode, before, after, window - len(before) - len(after), overlap, mask_token)
 
-    def _special_pieces(self) -> tuple[IntArray, IntArray]:
-        """Return the special pieces before and after a text. *Shape:* (pieces,) each"""
+    def _special_tokens(self) -> tuple[IntArray, IntArray]:
+        """Return the special subwords before and after a text. *Shape:* (subwords,) each"""
         tokenizer = self._tokenizer
         if tokenizer.token_to_id("a") is None:
             tokenizer = self._load()  # another one, as this one stays as it is
@@ -166,35 +166,35 @@ class WordPieces:
         return ids[: text[0]], ids[text[-1] + 1 :]
 
 
-def windows_of(n_pieces: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
-    """Return the starts of windows of `size` pieces, and the window whose features each piece gets.
+def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
+    """Return the starts of windows of `size` subwords, and the window whose features each subword gets.
 
-    In that window it has `overlap` pieces on both sides, or as many as the text has. A shorter text is one window.
+    In that window it has `overlap` subwords on both sides, or as many as the text has. A shorter text is one window.
 
-    *Shape:* (windows,) and (pieces,)
+    *Shape:* (windows,) and (subwords,)
     """
     step = size - 2 * overlap
-    count = -(-(n_pieces - 2 * overlap) // step) if n_pieces > size else min(n_pieces, 1)
-    starts = np.minimum(np.arange(count) * step, max(n_pieces - size, 0))
-    return starts, np.searchsorted(starts[:-1] + size - overlap, np.arange(n_pieces), side="right")
+    count = -(-(n_subwords - 2 * overlap) // step) if n_subwords > size else min(n_subwords, 1)
+    starts = np.minimum(np.arange(count) * step, max(n_subwords - size, 0))
+    return starts, np.searchsorted(starts[:-1] + size - overlap, np.arange(n_subwords), side="right")
 
 
 def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-    """Return all pairs of a piece and a token that overlap, sorted by token: the pieces, and the tokens.
+    """Return all pairs of a subword and a token that overlap, sorted by token: the subwords, and the tokens.
 
-    A piece may overlap several tokens or none, and a token several pieces or none.
+    A subword may overlap several tokens or none, and a token several subwords or none.
 
-    spans (IntArray): Of pieces. *Shape:* (pieces, 2)
+    spans (IntArray): Of subwords. *Shape:* (subwords, 2)
     starts, ends (IntArray): Of tokens, both ascending. *Shape:* (tokens,) each
     RETURNS (tuple[IntArray, IntArray]): *Shape:* (pairs,) each
     """
     first = np.searchsorted(ends, spans[:, 0], side="right")
     behind = np.searchsorted(starts, spans[:, 1], side="left")
     covered = np.where(spans[:, 1] > spans[:, 0], np.maximum(behind - first, 0), 0)
-    pieces = np.repeat(np.arange(len(spans)), covered)
-    tokens = np.arange(len(pieces)) + np.repeat(first - begins_of(covered), covered)
+    subwords = np.repeat(np.arange(len(spans)), covered)
+    tokens = np.arange(len(subwords)) + np.repeat(first - begins_of(covered), covered)
     order = np.argsort(tokens, kind="stable")
-    return pieces[order], tokens[order]
+    return subwords[order], tokens[order]
 
 
 def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
