@@ -98,11 +98,13 @@ class SubwordTokenizer:
 
         *Shape:* (windows, size) and (subwords,)
         """
-        starts, owners = overlapping_windows(len(ids), size=self.size, overlap=self.overlap)
+        starts, window_indices = overlapping_windows(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
         before, after = (np.tile(special, (len(starts), 1)) for special in (self.before, self.after))
         windows = np.hstack([before, text, after])
-        return windows, owners * windows.shape[1] + len(self.before) + np.arange(len(ids)) - starts[owners]
+        return windows, window_indices * windows.shape[1] + len(self.before) + np.arange(len(ids)) - starts[
+            window_indices
+        ]
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,9 @@ def test_white_space_and_control_characters_have_no_piece(tokenizer):
 
 def test_accents_that_the_tokenizer_strips_do_not_shift_what_follows(tokenizer):
     decomposed = "jo\u0308hn去"
-    assert [subwords for _, subwords in subwords_of_tokens(tokenizer, characters(decomposed))] == [
-        ["john"]
-    ] * 5 + [["去"]]
+    assert [subwords for _, subwords in subwords_of_tokens(tokenizer, characters(decomposed))] == [["john"]] * 5 + [
+        ["去"]
+    ]
     assert subwords_of_tokens(tokenizer, words("Jöhn rained")) == [("Jöhn", ["john"]), ("rained", ["rained"])]
 
 
@@ -131,14 +131,14 @@ if child:
 @pytest.mark.parametrize("n_subwords", [0, 1, 9, 10, 11, 14, 15, 19, 20, 100, 101, 999])
 @pytest.mark.parametrize(("size", "overlap"), [(10, 0), (10, 3), (20, 9), (11, 5)])
 def test_each_piece_is_read_where_it_has_context_on_both_sides(n_subwords, size, overlap):
-    starts, owners = overlapping_windows(n_subwords, size=size, overlap=overlap)
-    assert len(owners) == n_subwords
+    starts, window_indices = overlapping_windows(n_subwords, size=size, overlap=overlap)
+    assert len(window_indices) == n_subwords
     assert len(starts) == (0 if n_subwords == 0 else 1) or n_subwords > size
     ends = starts + min(size, n_subwords)
     assert starts.size == 0 or (starts[0], ends[-1]) == (0, n_subwords)
-    for subword, owner in enumerate(owners):
-        assert starts[owner] <= max(subword - overlap, 0)
-        assert min(subword + overlap + 1, n_subwords) <= ends[owner]
+    for subword, window in enumerate(window_indices):
+        assert starts[window] <= max(subword - overlap, 0)
+        assert min(subword + overlap + 1, n_subwords) <= ends[window]
 
 
 @pytest.mark.parametrize("n_subwords", [21, 100, 999])
