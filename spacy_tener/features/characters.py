@@ -61,15 +61,15 @@ class JoinedText:
     """The texts of Docs, each followed by a separator. Tokens are numbered through the whole batch.
 
     codes (CodePoints): Code points. *Shape:* (characters,)
-    firsts (IntArray): Index of each token's first character. *Shape:* (tokens,)
-    lasts (IntArray): Index of each token's last character. *Shape:* (tokens,)
+    first_characters (IntArray): Index of each token's first character. *Shape:* (tokens,)
+    last_characters (IntArray): Index of each token's last character. *Shape:* (tokens,)
     lengths (IntArray): Tokens of each Doc. *Shape:* (docs,)
     stops (IntArray): End of each text, the index of its separator. *Shape:* (docs,)
     """
 
     codes: CodePoints
-    firsts: IntArray
-    lasts: IntArray
+    first_characters: IntArray
+    last_characters: IntArray
     lengths: IntArray
     stops: IntArray
 
@@ -77,14 +77,14 @@ class JoinedText:
         return int(self.codes.size)
 
     @cached_property
-    def starting(self) -> IntArray:
+    def tokens_starting(self) -> IntArray:
         """The token that starts at each character, -1 where none does. *Shape:* (characters,)"""
-        return self._tokens_at(self.firsts)
+        return self._tokens_at(self.first_characters)
 
     @cached_property
-    def ending(self) -> IntArray:
+    def tokens_ending(self) -> IntArray:
         """The token that ends with each character, -1 where none does. *Shape:* (characters,)"""
-        return self._tokens_at(self.lasts)
+        return self._tokens_at(self.last_characters)
 
     def _tokens_at(self, indices: IntArray) -> IntArray:
         tokens = np.full(len(self), _NO_TOKEN, dtype=np.int64)

@@ -59,17 +59,19 @@ class WordTrie:
 
     def __init__(self, words: Mapping[str, int]) -> None:
         lengths, codes = lengths_of(words), code_points("".join(words)).astype(np.uint64)
-        firsts, rest = starts(lengths), np.arange(lengths.size)
+        first_indices, rest = starts(lengths), np.arange(lengths.size)
         indices = np.fromiter(words.values(), dtype=np.int64, count=lengths.size)
         # Hashes of the first two characters: most places of a text end here, which makes the search twice as fast.
         self._shift = np.uint64(64 - (8 * lengths.size).bit_length())
         self._beginnings = np.zeros(1 << (64 - int(self._shift)), dtype=bool)
-        self._beginnings[self._hash(codes[firsts], codes[firsts + 1])] = True
-        nodes, n_nodes = codes[firsts], _FIRST_NODE
+        self._beginnings[self._hash(codes[first_indices], codes[first_indices + 1])] = True
+        nodes, n_nodes = codes[first_indices], _FIRST_NODE
         edges, ends = [np.zeros(0, dtype=np.uint64)], [np.zeros(0, dtype=np.int64)]
         for length in range(1, lengths.max(initial=0)):
             rest = rest[lengths[rest] > length]
-            keys, children = np.unique(nodes[rest] << _CODE_BITS | codes[firsts[rest] + length], return_inverse=True)
+            keys, children = np.unique(
+                nodes[rest] << _CODE_BITS | codes[first_indices[rest] + length], return_inverse=True
+            )
             nodes[rest] = children + n_nodes
             n_nodes += keys.size
             is_end = lengths[rest] == length + 1
@@ -182,8 +184,8 @@ class Lexicon:
         not fill the memory. *Shape:* (3, words) each
         """
         for start in range(0, len(text) if self.words else 0, self._window):
-            firsts, ends, words = self.trie.find(text.simplified.codes, start, start + self._window)
-            heads, tails = text.starting[firsts], text.ending[ends - 1]
+            first_indices, ends, words = self.trie.find(text.simplified.codes, start, start + self._window)
+            heads, tails = text.tokens_starting[first_indices], text.tokens_ending[ends - 1]
             matches = np.flatnonzero((heads >= 0) & (tails >= 0))
             # Matches come in the order of their lengths.
             matches = matches[np.argsort(heads[matches], kind="stable")]
@@ -264,7 +266,7 @@ def are_longest(heads: IntArray, max_words: int) -> BoolArray:
 
     *Shape:* (words,)
     """
-    firsts = np.flatnonzero(np.diff(heads, prepend=-1))
-    sizes = np.diff(firsts, append=heads.size)
-    ends = np.repeat(firsts + sizes, sizes)
+    first_indices = np.flatnonzero(np.diff(heads, prepend=-1))
+    sizes = np.diff(first_indices, append=heads.size)
+    ends = np.repeat(first_indices + sizes, sizes)
     return ends - np.arange(heads.size) <= max_words

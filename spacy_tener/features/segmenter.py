@@ -49,8 +49,11 @@ def token_keys(text: JoinedText, division: Division) -> Keys:
     ends = np.cumsum(division.lengths)
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[ends] = True
-    edges = begins[text.firsts] * _BEGIN + begins[np.maximum(text.lasts, text.firsts) + 1] * _END
-    return mix(np.repeat(division.tags, division.lengths)[text.firsts], edges.astype(np.uint64))
+    edges = (
+        begins[text.first_characters] * _BEGIN
+        + begins[np.maximum(text.last_characters, text.first_characters) + 1] * _END
+    )
+    return mix(np.repeat(division.tags, division.lengths)[text.first_characters], edges.astype(np.uint64))
 
 
 def keys_of_tag(tag: str) -> Keys:
@@ -103,12 +106,12 @@ def with_listed_words(
     original = np.repeat(division.tags, division.lengths)
     tags, without_lists = original.copy(), original.copy()
     for words, docs in lists:
-        firsts, ends, keys = _find_longest(text, words, docs)
-        inside = ranges(firsts, ends - firsts)
+        first_indices, ends, keys = _find_longest(text, words, docs)
+        inside = ranges(first_indices, ends - first_indices)
         begins[inside] = False
-        begins[firsts] = begins[ends] = True
-        tags[inside] = np.repeat(np.where(keys == 0, tags[ends - 1], keys), ends - firsts)
-        without_lists[inside] = np.repeat(original[ends - 1], ends - firsts)
+        begins[first_indices] = begins[ends] = True
+        tags[inside] = np.repeat(np.where(keys == 0, tags[ends - 1], keys), ends - first_indices)
+        without_lists[inside] = np.repeat(original[ends - 1], ends - first_indices)
     starts = np.flatnonzero(begins[:-1])
     lengths = np.diff(starts, append=len(text))
     return Division(lengths, tags[starts]), Division(lengths, without_lists[starts])
@@ -120,12 +123,12 @@ def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[In
     RETURNS (Tuple[IntArray, IntArray, Keys]): Begin and end of each word, and the hash of its tag. *Shape:* (words,)
         each
     """
-    firsts, ends, indices = find_listed(words, text, docs)
+    first_indices, ends, indices = find_listed(words, text, docs)
     chosen, stop = [], 0
-    for row in np.lexsort((-ends, firsts)).tolist():
+    for row in np.lexsort((-ends, first_indices)).tolist():
         entry = words.listed[indices[row]]
-        if firsts[row] >= stop and not entry.hidden:
-            chosen.append((firsts[row], ends[row], _hash(entry.tag) if entry.tag else 0))
+        if first_indices[row] >= stop and not entry.hidden:
+            chosen.append((first_indices[row], ends[row], _hash(entry.tag) if entry.tag else 0))
             stop = ends[row]
     begins, stops, keys = zip(*chosen, strict=True) if chosen else ((), (), ())
     return np.array(begins, np.int64), np.array(stops, np.int64), np.array(keys, np.uint64)

@@ -88,14 +88,16 @@ class TokenBatch:
         widths = sizes + self.columns[:, 1].astype(np.int64)
         n_texts = len(self)
         separators = np.repeat(np.arange(n_texts), self.lengths)
-        firsts = starts(widths)
+        first_characters = starts(widths)
         positions = np.arange(int(widths.sum()))
         joined: CodePoints = np.zeros(positions.size + n_texts, dtype=CODE_POINT)
-        joined[positions + np.repeat(separators, widths)] = codes[positions + np.repeat(begins - firsts, widths)]
-        firsts += separators
+        joined[positions + np.repeat(separators, widths)] = codes[
+            positions + np.repeat(begins - first_characters, widths)
+        ]
+        first_characters += separators
         text_widths = np.bincount(separators, weights=widths, minlength=n_texts).astype(np.int64)
         stops = np.cumsum(text_widths) + np.arange(n_texts)
-        return JoinedText(joined, firsts, firsts + sizes - 1, self.lengths, stops)
+        return JoinedText(joined, first_characters, first_characters + sizes - 1, self.lengths, stops)
 
     def select(self, texts: IntArray) -> TokenBatch:
         """Return the batch of some of the texts.

@@ -202,7 +202,7 @@ class EntityLists(WordListEditor, BatchPipe):
         found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
         for rank, (words, indices) in enumerate(lists):
             begins, stops, entries = find_listed(words, text, indices)
-            first, last = text.starting[begins], text.ending[stops - 1]
+            first, last = text.tokens_starting[begins], text.tokens_ending[stops - 1]
             is_whole = (first >= 0) & (last >= 0)
             if not is_whole.all():
                 index = int(np.argmin(is_whole))

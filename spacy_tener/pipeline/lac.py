@@ -157,7 +157,7 @@ class Lac(BatchPipe):
         names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}
         lengths, tags = division.lengths, division.tags
         starts = starts_of(lengths)
-        first_tokens, last_tokens = text.starting[starts], text.ending[starts + lengths - 1]
+        first_tokens, last_tokens = text.tokens_starting[starts], text.tokens_ending[starts + lengths - 1]
         # The separator after each text is a word, which is left out.
         word_starts = np.searchsorted(starts, text_starts)
         for i, doc in enumerate(docs):

@@ -95,9 +95,9 @@ def test_texts_of_docs_stand_one_after_the_other(batch: list[Doc]) -> None:
 def test_tokens_are_at_their_first_and_last_characters(batch: list[Doc]) -> None:
     joined = join_texts(batch)
     text = joined.slice(0, len(joined))
-    starts, ends = np.flatnonzero(joined.starting >= 0), np.flatnonzero(joined.ending >= 0)
+    starts, ends = np.flatnonzero(joined.tokens_starting >= 0), np.flatnonzero(joined.tokens_ending >= 0)
     tokens = [token.text for doc in batch for token in doc]
-    assert joined.starting[starts].tolist() == joined.ending[ends].tolist() == list(range(len(tokens)))
+    assert joined.tokens_starting[starts].tolist() == joined.tokens_ending[ends].tolist() == list(range(len(tokens)))
     assert [text[start : end + 1] for start, end in zip(starts, ends, strict=True)] == tokens
 
 
