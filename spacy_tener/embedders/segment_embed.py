@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import PositiveInt
 from spacy.tokens import Doc
 
-from ..features.segmenter import divide, jieba_version, keys_of_tag, token_keys, with_listed_words
+from ..features.segmenter import segment, jieba_version, keys_of_tag, token_keys, apply_word_lists
 from ..features.tokens import TokenBatch
 from ..features.word_lists import WordLists
 from ..nn.shim import EmbedModel
@@ -65,13 +65,13 @@ class SegmentVocabulary(Vocabulary):
     def read(self, tokens: TokenBatch) -> EmbedInput:
         """Return the key of each token's combination. *Shape:* (tokens,)"""
         text = tokens.joined
-        division = divide(text)
+        segmentation = segment(text)
         lists = self.lists.active(tokens.sources)
         if lists:
-            tagged, untagged = (token_keys(text, words) for words in with_listed_words(text, division, lists))
+            tagged, untagged = (token_keys(text, words) for words in apply_word_lists(text, segmentation, lists))
             # A list's tag that was not in training at this position is ignored in favour of the segmenter's.
             return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(tagged), tagged, untagged)})
-        return EmbedInput({SEGMENT: token_keys(text, division)})
+        return EmbedInput({SEGMENT: token_keys(text, segmentation)})
 
     @property
     def packages(self) -> list[str]:

@@ -28,7 +28,7 @@ _hash = lru_cache(maxsize=1000)(get_string_id)
 
 
 @dataclass(frozen=True)
-class Division:
+class Segmentation:
     """A segmentation of a text into words, without gaps.
 
     lengths (IntArray): Characters of each word. *Shape:* (words,)
@@ -39,21 +39,21 @@ class Division:
     tags: Keys
 
 
-def token_keys(text: JoinedText, division: Division) -> Keys:
+def token_keys(text: JoinedText, segmentation: Segmentation) -> Keys:
     """Return a key for each token's position in a word, B, I, E or S, and the word's part of speech. *Shape:* (tokens,)
 
     A token begins a word if its first character does, and ends one if its last character does: B, E, both (S) or
     neither (I). The part of speech is that of the word with its first character. A token that is one or several of the
     segmenter's words is S.
     """
-    ends = np.cumsum(division.lengths)
+    ends = np.cumsum(segmentation.lengths)
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[ends] = True
     edges = (
         begins[text.first_characters] * _BEGIN
         + begins[np.maximum(text.last_characters, text.first_characters) + 1] * _END
     )
-    return mix(np.repeat(division.tags, division.lengths)[text.first_characters], edges.astype(np.uint64))
+    return mix(np.repeat(segmentation.tags, segmentation.lengths)[text.first_characters], edges.astype(np.uint64))
 
 
 def keys_of_tag(tag: str) -> Keys:
@@ -76,7 +76,7 @@ def jieba_version() -> tuple[str, str]:
     return f"jieba {blake2b(words, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
 
 
-def divide(text: JoinedText) -> Division:
+def segment(text: JoinedText) -> Segmentation:
     """Divide joined texts by the Chinese word segmenter jieba, with its HMM for words that its dictionary lacks.
 
     It reads the forms of characters: its dictionary is in simplified script.
@@ -86,12 +86,12 @@ def divide(text: JoinedText) -> Division:
     """
     pairs = _jieba().tag(text.simplified.slice(0, len(text)))
     words, tags = zip(*pairs, strict=True) if pairs else ((), ())
-    return Division(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
+    return Segmentation(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
 
 
-def with_listed_words(
-    text: JoinedText, division: Division, lists: Sequence[tuple[WordList, IntArray]]
-) -> tuple[Division, Division]:
+def apply_word_lists(
+    text: JoinedText, segmentation: Segmentation, lists: Sequence[tuple[WordList, IntArray]]
+) -> tuple[Segmentation, Segmentation]:
     """Return the segmentation with the words of lists, once with the lists' tags and once with the segmenter's.
 
     Lists are matched from the left, longest word first; later lists override earlier ones. The remains of a word that
@@ -101,9 +101,9 @@ def with_listed_words(
     lists (Sequence[tuple[WordList, IntArray]]): Each with the indices of its Docs.
     """
     begins = np.zeros(len(text) + 1, dtype=bool)
-    begins[0] = begins[np.cumsum(division.lengths)] = True
+    begins[0] = begins[np.cumsum(segmentation.lengths)] = True
     # Tags of characters: the segmenter's, the lists', and the segmenter's for listed words.
-    original = np.repeat(division.tags, division.lengths)
+    original = np.repeat(segmentation.tags, segmentation.lengths)
     tags, without_lists = original.copy(), original.copy()
     for words, docs in lists:
         first_indices, ends, keys = _find_longest(text, words, docs)
@@ -114,7 +114,7 @@ def with_listed_words(
         without_lists[inside] = np.repeat(original[ends - 1], ends - first_indices)
     starts = np.flatnonzero(begins[:-1])
     lengths = np.diff(starts, append=len(text))
-    return Division(lengths, tags[starts]), Division(lengths, without_lists[starts])
+    return Segmentation(lengths, tags[starts]), Segmentation(lengths, without_lists[starts])
 
 
 def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[IntArray, IntArray, Keys]:

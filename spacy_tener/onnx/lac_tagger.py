@@ -19,7 +19,7 @@ from ..crf.decode import decode_uncertain
 from ..errors import check_package, install
 from ..features.characters import LINE_BREAKS, JoinedText
 from ..features.keys import Keys
-from ..features.segmenter import Division
+from ..features.segmenter import Segmentation
 from ..files import find_package_files
 from ..processes import cached_property
 from ..sequences import Packing
@@ -78,9 +78,9 @@ class LacTagger:
         """The key of each label in spaCy's StringStore."""
         return np.array([get_string_id(label) for label in self.labels], dtype=np.uint64)
 
-    def divide(
+    def segment(
         self, text: JoinedText, entities: Sequence[tuple[int, int, str]] = (), joined: BoolArray | None = None
-    ) -> Division:
+    ) -> Segmentation:
         """Segment the texts of Docs, which are concatenated with a separator after each.
 
         Each line, and each cell between tabs, is tagged on its own. Line breaks, tabs and separators are words of one
@@ -91,7 +91,7 @@ class LacTagger:
             becomes one word with its label, or with any label if LAC does not have it.
         joined (Optional[BoolArray]): Mask of the characters at which no word may begin, unless an existing entity
             begins or ends there. *Shape:* (characters,)
-        RETURNS (Division): The words and their labels.
+        RETURNS (Segmentation): The words and their labels.
         """
         begins = np.ones(len(text), dtype=bool)
         keys = np.zeros(len(text), dtype=np.uint64)
@@ -111,7 +111,7 @@ class LacTagger:
             begins[starts] = begins[ends] = True
             keys[characters] = self._keys[tags // 2]
         word_starts = np.flatnonzero(begins)
-        return Division(np.diff(word_starts, append=len(text)), keys[word_starts])
+        return Segmentation(np.diff(word_starts, append=len(text)), keys[word_starts])
 
     def _allowed(self, length: int, entities: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
         """Return a mask of allowed tags: B at the beginning of an existing entity, I inside of it, and no B where

@@ -20,7 +20,7 @@ from spacy.vocab import Vocab
 
 from ..features.characters import JoinedText
 from ..features.keys import Keys
-from ..features.segmenter import Division, with_listed_words
+from ..features.segmenter import Segmentation, apply_word_lists
 from ..features.tokens import join_texts
 from ..features.word_lists import WordList, WordLists
 from ..nn.serialize import from_safetensors, to_safetensors
@@ -147,7 +147,7 @@ class Lac(BatchPipe):
             for entity in existing_entities(view)
         ]
         continues = word_continuations(text.codes)
-        division = trim_words(text, self.tagger.divide(text, preset, continues if continues.any() else None))
+        division = trim_words(text, self.tagger.segment(text, preset, continues if continues.any() else None))
         entity_tags = np.array([self.vocab.strings.add(label) for label in LABELS], dtype=np.uint64)
         lists = self.words.lists.active(docs)
         if lists:
@@ -210,7 +210,7 @@ class Lac(BatchPipe):
         self._tagger, self._words = tagger, words
 
 
-def trim_words(text: JoinedText, division: Division) -> Division:
+def trim_words(text: JoinedText, division: Segmentation) -> Segmentation:
     """Remove white space, emoji and control characters from both ends of words. They become words without a tag."""
     is_edge = is_space(text.codes) | is_ornament(text.codes)
     if not is_edge.any():
@@ -225,12 +225,12 @@ def trim_words(text: JoinedText, division: Division) -> Division:
     starts = np.flatnonzero(is_start[:-1])
     is_trimmed = np.isin(starts, begins)
     tags = np.repeat(division.tags, division.lengths)[starts]
-    return Division(np.diff(starts, append=len(text)), np.where(is_trimmed, tags, np.uint64(0)))
+    return Segmentation(np.diff(starts, append=len(text)), np.where(is_trimmed, tags, np.uint64(0)))
 
 
 def override_words(
-    text: JoinedText, division: Division, lists: Sequence[tuple[WordList, IntArray]], entity_tags: Keys
-) -> Division:
+    text: JoinedText, division: Segmentation, lists: Sequence[tuple[WordList, IntArray]], entity_tags: Keys
+) -> Segmentation:
     """Replace words of a segmentation by the words of lists that overlap with them.
 
     If a listed word splits an entity, the rest of the entity loses its tag. A listed word without a tag gets the tag of
@@ -240,14 +240,14 @@ def override_words(
     entity_tags (Keys): Hashes of the entity types.
     """
     is_entity = np.isin(division.tags, entity_tags)
-    without_entities = Division(division.lengths, np.where(is_entity, np.uint64(0), division.tags))
-    overridden, _ = with_listed_words(text, without_entities, lists)
+    without_entities = Segmentation(division.lengths, np.where(is_entity, np.uint64(0), division.tags))
+    overridden, _ = apply_word_lists(text, without_entities, lists)
     starts = starts_of(overridden.lengths)
     entity_starts = starts_of(division.lengths)
     candidate = np.minimum(np.searchsorted(entity_starts, starts), entity_starts.size - 1)
     is_whole = (entity_starts[candidate] == starts) & (division.lengths[candidate] == overridden.lengths)
     is_whole &= is_entity[candidate] & (overridden.tags == 0)
-    return Division(overridden.lengths, np.where(is_whole, division.tags[candidate], overridden.tags))
+    return Segmentation(overridden.lengths, np.where(is_whole, division.tags[candidate], overridden.tags))
 
 
 def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:

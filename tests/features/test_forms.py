@@ -14,7 +14,7 @@ from spacy.vocab import Vocab
 from spacy_tener.features.characters import code_points
 from spacy_tener.features.keys import simplify, simplify_codes
 from spacy_tener.features.lexicon import Lexicon
-from spacy_tener.features.segmenter import divide, with_listed_words
+from spacy_tener.features.segmenter import segment, apply_word_lists
 from spacy_tener.features.tokens import join_texts
 from spacy_tener.features.word_lists import WordList, WordListEntry
 
@@ -69,7 +69,7 @@ def test_a_lexicon_finds_words_in_any_script_and_the_first_word_of_a_form() -> N
 
 def test_a_segmenter_divides_texts_in_any_script_alike() -> None:
     texts = [join_texts([doc_of(text)]) for text in (SIMPLIFIED, TRADITIONAL)]
-    simplified, traditional = map(divide, texts)
+    simplified, traditional = map(segment, texts)
     assert simplified.lengths.tolist() == traditional.lengths.tolist()
     assert simplified.tags.tolist() == traditional.tags.tolist()
     assert simplified.lengths.size < len(SIMPLIFIED)
@@ -79,8 +79,8 @@ def test_a_listed_word_overrides_the_segmenter_in_any_script() -> None:
     words = WordList({"重陽在": WordListEntry(), "ＢＭ": WordListEntry()})
     for text in (SIMPLIFIED, TRADITIONAL):
         joined = join_texts([doc_of(text)])
-        division, _ = with_listed_words(joined, divide(joined), [(words, np.array([0]))])
-        ends = np.cumsum(division.lengths)
+        segmentation, _ = apply_word_lists(joined, segment(joined), [(words, np.array([0]))])
+        ends = np.cumsum(segmentation.lengths)
         assert {1, 4} <= set(ends.tolist())
         # BM in IBM is not a word.
-        assert division.lengths[-2] == 3
+        assert segmentation.lengths[-2] == 3

