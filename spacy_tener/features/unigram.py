@@ -16,21 +16,21 @@ import numpy as np
 from ..types import FloatArray, IntArray
 from .subwords import TokenizerJson
 
-_WORD_BEGIN = "▁"
+_WORD_START = "▁"
 """What stands for a space in a subword."""
-_AROUND = "<s>", "</s>"
+_BOUNDARY_TOKENS = "<s>", "</s>"
 _UNKNOWN = "<unk>"
 _SPECIAL_TOKENS = "<s>", "<pad>", "</s>", _UNKNOWN, "<mask>"
-_AT_ONCE = 1000
-_AS_IT_IS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-_MOST_BYTES = 6
+_BATCH_SIZE = 1000
+_ADDED_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+_MAX_BYTES = 6
 """The library tokenizers looks up sequences of characters of less bytes; longer ones by single characters."""
-_PLANE = 1 << 16
+_BMP_SIZE = 1 << 16
 """The characters below this one include all of those that are made of so few bytes."""
 _LETTERS = "L"
-_OWN_SHARE, _OTHER_SHARE = 0.1, 0.01
+_MAIN_FRACTION, _MINOR_FRACTION = 0.1, 0.01
 """Share of the letters of texts from which on a script is theirs, and from which on it is that of words among them."""
-_FREQUENT = 5000
+_MINOR_SUBWORDS = 5000
 """Number of subwords of a script of words among them, the most frequent first."""
 
 
@@ -42,14 +42,16 @@ def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Ma
     normal_forms (Mapping[str, str]): What characters are replaced by before a text is split.
     """
     ids = {subword: number for number, subword in enumerate(subwords)}
-    before, after = ({"SpecialToken": {"id": subword, "type_id": 0}} for subword in _AROUND)
+    before, after = ({"SpecialToken": {"id": subword, "type_id": 0}} for subword in _BOUNDARY_TOKENS)
     single = [before, {"Sequence": {"id": "A", "type_id": 0}}, after]
-    forms = base64.b64encode(normalizer(with_marks(normal_forms))).decode()
-    spaces = {"type": "Metaspace", "replacement": _WORD_BEGIN, "prepend_scheme": "always", "split": True}
+    forms = base64.b64encode(precompiled_charsmap(with_combining_marks(normal_forms))).decode()
+    spaces = {"type": "Metaspace", "replacement": _WORD_START, "prepend_scheme": "always", "split": True}
     content = {
         "version": "1.0",
         "added_tokens": [
-            {"id": ids[subword], "content": subword, **_AS_IT_IS} for subword in _SPECIAL_TOKENS if subword in ids
+            {"id": ids[subword], "content": subword, **_ADDED_TOKEN_OPTIONS}
+            for subword in _SPECIAL_TOKENS
+            if subword in ids
         ],
         "normalizer": {
             "type": "Sequence",
@@ -64,7 +66,7 @@ def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Ma
             "single": single,
             "pair": [*single, {"Sequence": {"id": "B", "type_id": 0}}],
             "special_tokens": {
-                subword: {"id": subword, "ids": [ids[subword]], "tokens": [subword]} for subword in _AROUND
+                subword: {"id": subword, "ids": [ids[subword]], "tokens": [subword]} for subword in _BOUNDARY_TOKENS
             },
         },
         "decoder": spaces,
@@ -107,26 +109,28 @@ def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scr
     """
     content = json.loads(tokenizer.json)
     subwords, scores = zip(*content["model"]["vocab"], strict=True)
-    kept = np.array([len(subword) < 2 for subword in subwords])
-    kept[[subword["id"] for subword in content["added_tokens"]] + [content["model"]["unk_id"]]] = True
-    kept[int(np.argmin(scores))] = True  # An unknown character costs a little more than the rarest subword.
+    is_kept = np.array([len(subword) < 2 for subword in subwords])
+    is_kept[[subword["id"] for subword in content["added_tokens"]] + [content["model"]["unk_id"]]] = True
+    is_kept[int(np.argmin(scores))] = True  # An unknown character costs a little more than the rarest subword.
     characters, counts = Counter[str](), Counter[str]()
     texts = iter(texts)
-    while batch := list(itertools.islice(texts, _AT_ONCE)):
-        kept[np.concatenate(tokenizer.encode(batch)[0])] = True
+    while batch := list(itertools.islice(texts, _BATCH_SIZE)):
+        is_kept[np.concatenate(tokenizer.encode(batch)[0])] = True
         characters.update("".join(batch))
     for character, count in characters.items():
         for script in scripts_of(unicodedata.normalize("NFKC", character)):
             counts[script] += count
     if whole_scripts:
-        shares = {script: count / counts.total() for script, count in counts.items()}
-        whole = {script for script, share in shares.items() if share >= _OWN_SHARE}
-        room = Counter({script: _FREQUENT for script, share in shares.items() if share >= _OTHER_SHARE})
+        fractions = {script: count / counts.total() for script, count in counts.items()}
+        whole = {script for script, fraction in fractions.items() if fraction >= _MAIN_FRACTION}
+        remaining = Counter(
+            {script: _MINOR_SUBWORDS for script, fraction in fractions.items() if fraction >= _MINOR_FRACTION}
+        )
         for number, subword in enumerate(subwords):  # in order of their frequency
             scripts = scripts_of(subword)
-            kept[number] |= all(script in whole or room[script] > 0 for script in scripts)
-            room.subtract(scripts)
-    return np.flatnonzero(kept)
+            is_kept[number] |= all(script in whole or remaining[script] > 0 for script in scripts)
+            remaining.subtract(scripts)
+    return np.flatnonzero(is_kept)
 
 
 def _to_tokenizer(content: object) -> TokenizerJson:
@@ -145,23 +149,23 @@ def _script_of(character: str) -> str:
     return unicodedata.name(character, "").replace("-", " ").partition(" ")[0]
 
 
-def with_marks(normal_forms: Mapping[str, str]) -> dict[str, str]:
+def with_combining_marks(normal_forms: Mapping[str, str]) -> dict[str, str]:
     """Return the normal forms of characters, and those of letters with marks after them that are one character: é."""
     variants: dict[str, list[str]] = {}
     for character, form in normal_forms.items():
         variants.setdefault(form, [form]).append(character)
     forms = dict(normal_forms)
-    for code in range(_PLANE):
+    for code in range(_BMP_SIZE):
         letter, *marks = list(unicodedata.normalize("NFD", chr(code)))
         for written in itertools.product(*(variants.get(mark, [mark]) for mark in marks)) if marks else ():
             sequence = letter + "".join(written)
             form = unicodedata.normalize("NFKC", sequence)
-            if form != sequence and len(sequence.encode()) < _MOST_BYTES:
+            if form != sequence and len(sequence.encode()) < _MAX_BYTES:
                 forms.setdefault(sequence, form)
     return forms
 
 
-def normalizer(forms: Mapping[str, str]) -> bytes:
+def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
     """Return what strings are replaced by as a map that sentencepiece and the library tokenizers read.
 
     It is a trie of bytes in an array of units, the array's length before it and the forms behind it. A unit at place
@@ -169,43 +173,43 @@ def normalizer(forms: Mapping[str, str]) -> bytes:
     label `c`. If a string ends there, the unit at the place of the next block holds where its form begins.
     """
     children: dict[bytes, set[int]] = {b"": set()}
-    places, texts = {}, bytearray()
+    form_offsets, texts = {}, bytearray()
     for string, form in sorted(forms.items()):
         key = string.encode()
-        places[key] = len(texts)
+        form_offsets[key] = len(texts)
         texts += form.encode() + b"\0"
         for length in range(len(key)):
             children.setdefault(key[:length], set()).add(key[length])
-    blocks = _place(children, places)
+    blocks = _place_blocks(children, form_offsets)
     units = np.zeros((max(blocks.values()) | 255) + 1, dtype="<u4")
     units[0] = _unit(0, blocks[b""])
     for begin, bytes_ in children.items():
         for byte in bytes_:
-            place, key = blocks[begin] ^ byte, begin + bytes([byte])
-            units[place] = _unit(place, blocks[key]) | byte | (key in places) << 8
-    for key, start in places.items():
+            index, key = blocks[begin] ^ byte, begin + bytes([byte])
+            units[index] = _unit(index, blocks[key]) | byte | (key in form_offsets) << 8
+    for key, start in form_offsets.items():
         units[blocks[key]] = start | 1 << 31
     return np.uint32(units.nbytes).tobytes() + units.tobytes() + bytes(texts)
 
 
-def _place(children: Mapping[bytes, set[int]], ends: Iterable[bytes]) -> dict[bytes, int]:
+def _place_blocks(children: Mapping[bytes, set[int]], ends: Iterable[bytes]) -> dict[bytes, int]:
     """Return where the block of each string's next bytes is; that of an end has one unit.
 
-    Blocks lie within each other: each begins at the first place where all of its units are free. No two begin at one.
+    Blocks lie within each other: each begins at the first index where all of its units are free. No two begin at one.
     """
     blocks, size = dict[bytes, int](), 1 << 15
-    free, places = np.ones(size, dtype=bool), np.arange(size)
+    free, indices = np.ones(size, dtype=bool), np.arange(size)
     can_begin = free.copy()
     free[0] = can_begin[0] = False
     for key in sorted(children, key=lambda key: -len(children[key])):
         fits = can_begin & free
         for byte in children[key]:
-            fits &= free[places ^ byte]
+            fits &= free[indices ^ byte]
         blocks[key] = block = int(fits.argmax())
         can_begin[block] = free[[block, *(block ^ byte for byte in children[key])]] = False
     rest = iter(np.flatnonzero(free & can_begin).tolist())
     return blocks | {key: next(rest) for key in ends if key not in blocks}
 
 
-def _unit(place: int, block: int) -> int:
-    return (place ^ block) << 10
+def _unit(index: int, block: int) -> int:
+    return (index ^ block) << 10

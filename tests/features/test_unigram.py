@@ -11,7 +11,13 @@ from tiny_e5 import FORMS, PIECES
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Precompiled
 
-from spacy_tener.features.unigram import make_tokenizer, normalizer, reduce_vocabulary, select_subwords, with_marks
+from spacy_tener.features.unigram import (
+    make_tokenizer,
+    precompiled_charsmap,
+    reduce_vocabulary,
+    select_subwords,
+    with_combining_marks,
+)
 
 SCORES = np.array([-9.0 + len(subword) for subword in PIECES], dtype=np.float32)
 
@@ -29,9 +35,9 @@ def split(tokenizer, text):
 
 def test_strings_are_replaced_as_the_map_says_and_others_stay() -> None:
     forms = {"a": "b", "ab": "c", "é": "e", "中": "", "Ａ": "ABC", "\x01": " ", "𠀀": "x", "b" * 4: "y"}
-    replace = Precompiled(normalizer(forms)).normalize_str
+    replace = Precompiled(precompiled_charsmap(forms)).normalize_str
     assert replace("é中Ａ\x01𠀀国b") == "eABC x国b"
-    with_accents = Precompiled(normalizer(with_marks(FORMS))).normalize_str
+    with_accents = Precompiled(precompiled_charsmap(with_combining_marks(FORMS))).normalize_str
     assert with_accents("e\u0301 a\u0300 q\u0301") == "é à q\u0301"
 
 
