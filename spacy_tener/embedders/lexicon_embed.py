@@ -126,7 +126,7 @@ class LexiconEmbedder(TableEmbedder):
         rows = backend.call(self, *self.find_rows(keys, backend, appended=appended))
         if in_list.size:
             order = np.empty(found.layers.size, dtype=np.int64)
-            order[in_lexicon], order[in_list] = np.arange(len(in_lexicon)), len(in_lexicon) + similar.which
+            order[in_lexicon], order[in_list] = np.arange(len(in_lexicon)), len(in_lexicon) + similar.word_indices
             rows = backend.replace_by_means(rows, len(in_lexicon), similar.sizes, order)
         return LatticeWords(_lattice(inputs, found.match), rows)
 
@@ -181,7 +181,7 @@ class LexiconVocabulary(Vocabulary):
         keys = self.keys(found.match.words[found.layers == 0])
         # A listed word is read by the rows of similar words, each time that it occurs.
         similar = self.similar_words(found, [words for words, _ in lists])
-        times = np.bincount(similar.which, minlength=similar.sizes.size)
+        times = np.bincount(similar.word_indices, minlength=similar.sizes.size)
         rows = np.repeat(similar.words, np.repeat(times, similar.sizes))
         keys[WORD] = np.append(keys[WORD], self.tables[WORD].keys[rows[rows > 0] - 1])
         return EmbedInput(keys)

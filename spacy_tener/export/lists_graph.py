@@ -53,7 +53,7 @@ def write_listed(
 
 
 def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], sizes: Value) -> tuple[Value, Value]:
-    """Write `find_listed`. Return the first character of each match, and the rank of the matching word.
+    """Write `find_list_words`. Return the first character of each match, and the rank of the matching word.
 
     *Shape:* (matches,) each
 

@@ -17,7 +17,7 @@ from ..sequences import ranges
 from ..types import IntArray
 from .characters import JoinedText, lengths_of
 from .keys import Keys, mix
-from .word_lists import WordList, find_listed
+from .word_lists import WordList, find_list_words
 
 _PROBE = (
     "吴重阳在中国银行工作，1996-2002年任深圳高速公路股份有限公司董事。陆毅曹芙嘉《蒲公英》http://t.cn/zYimvPe（分享自@土豆网）"
@@ -123,7 +123,7 @@ def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[In
     RETURNS (Tuple[IntArray, IntArray, Keys]): Begin and end of each word, and the hash of its tag. *Shape:* (words,)
         each
     """
-    first_indices, ends, indices = find_listed(words, text, docs)
+    first_indices, ends, indices = find_list_words(words, text, docs)
     chosen, stop = [], 0
     for row in np.lexsort((-ends, first_indices)).tolist():
         entry = words.listed[indices[row]]

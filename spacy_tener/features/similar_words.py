@@ -27,13 +27,13 @@ class SimilarWords:
     sizes (IntArray): Numbers of similar words. *Shape:* (distinct words,)
     words (IntArray): Rows of the similar words. *Shape:* (similar words,)
     tags (IntArray): Row of the listed word's own tag, for each similar word. *Shape:* (similar words,)
-    which (IntArray): Index of the distinct word, for each listed one. *Shape:* (listed words,)
+    word_indices (IntArray): Index of the distinct word, for each listed one. *Shape:* (listed words,)
     """
 
     sizes: IntArray
     words: IntArray
     tags: IntArray
-    which: IntArray
+    word_indices: IntArray
 
 
 class WordIndex:
@@ -89,8 +89,10 @@ def find_similar_words(
 
     tag_rows (Dict[str, int]): The row of each tag that has one.
     """
-    words, which = found.listed(lists)
+    words, word_indices = found.listed(lists)
     rows = [index.rows(word, entry) for word, entry in words]
     tags = np.array([tag_rows.get(index.tag(word, entry), 0) for word, entry in words], dtype=np.int64)
     sizes = np.array([similar.size for similar in rows], dtype=np.int64)
-    return SimilarWords(sizes, np.concatenate([np.zeros(0, dtype=np.int64), *rows]), np.repeat(tags, sizes), which)
+    return SimilarWords(
+        sizes, np.concatenate([np.zeros(0, dtype=np.int64), *rows]), np.repeat(tags, sizes), word_indices
+    )

@@ -102,7 +102,7 @@ class WordLists:
 
     def _register(self) -> None:
         with LOCK:
-            _ALL_LISTS.add(self)
+            _INSTANCES.add(self)
 
     def put(self, name: str, words: WordList | None) -> None:
         """Add or replace a list, or remove it, with None."""
@@ -120,9 +120,9 @@ class WordLists:
             return []
         docs_of: dict[tuple[int, str], list[int]] = {(-1, ""): list(range(len(docs)))} if "" in lists else {}
         for index, doc in enumerate(docs):
-            for rank, name in enumerate(names_of(doc)):
+            for rank, name in enumerate(list_names(doc)):
                 docs_of.setdefault((rank, name), []).append(index)
-        unknown = _nowhere({name for _, name in docs_of} - set(lists))
+        unknown = _find_unknown({name for _, name in docs_of} - set(lists))
         if unknown:
             present = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
@@ -151,24 +151,24 @@ class WordLists:
             self.lists = {name: words for name, words in self.lists.items() if not words.saved} | saved
 
 
-_ALL_LISTS: weakref.WeakSet[WordLists] = weakref.WeakSet()
+_INSTANCES: weakref.WeakSet[WordLists] = weakref.WeakSet()
 """All lists of the process: a Doc may name one of words that are evidence, and one of entities."""
 
 
-def _nowhere(names: set[str]) -> list[str]:
+def _find_unknown(names: set[str]) -> list[str]:
     """Return the names that no list of the process has."""
     if not names:
         return []
     with LOCK:
-        return sorted(names.difference(*(words.lists for words in _ALL_LISTS)))
+        return sorted(names.difference(*(words.lists for words in _INSTANCES)))
 
 
-def names_of(doc: Doc) -> list[str]:
+def list_names(doc: Doc) -> list[str]:
     """Return the names of lists in a Doc's extension attribute."""
     return [part for part in _parts(doc) if isinstance(part, str)]
 
 
-def words_of(doc: Doc) -> list[tuple[Any, Any]]:
+def labelled_words(doc: Doc) -> list[tuple[Any, Any]]:
     """Return the words with labels in a Doc's extension attribute, unchecked: for `entity_lists`, its own words."""
     return [pair for part in _parts(doc) if isinstance(part, Mapping) for pair in part.items()]
 
@@ -253,7 +253,7 @@ _SPACED = (range(0x0E00), range(0x1AB0, 0x1B00), range(0x1DC0, 0x2000), range(0x
 """Code points of scripts that put spaces between words: those up to Thai's, full-width letters, marks on letters."""
 
 
-def find_listed(words: WordList, text: JoinedText, docs: IntArray) -> IntArray:
+def find_list_words(words: WordList, text: JoinedText, docs: IntArray) -> IntArray:
     """Find the words of a list in some Docs of a batch, in any script, overlapping ones included, except where they cut
     a word of letters or a number.
 

@@ -20,7 +20,7 @@ from ..errors import InputError, RemedyError
 from ..features.keys import simplify
 from ..features.lexicon_sources import read_list
 from ..features.tokens import join_texts
-from ..features.word_lists import ATTRIBUTE, LOCK, WordList, WordListEntry, WordLists, find_listed, make_entry, words_of
+from ..features.word_lists import ATTRIBUTE, LOCK, WordList, WordListEntry, WordLists, find_list_words, make_entry, labelled_words
 from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe
@@ -201,7 +201,7 @@ class EntityLists(WordListEditor, BatchPipe):
         # length in characters, negative rank of the list, index in the list, and the span.
         found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
         for rank, (words, indices) in enumerate(lists):
-            begins, stops, entries = find_listed(words, text, indices)
+            begins, stops, entries = find_list_words(words, text, indices)
             first, last = text.tokens_starting[begins], text.tokens_ending[stops - 1]
             is_whole = (first >= 0) & (last >= 0)
             if not is_whole.all():
@@ -318,7 +318,7 @@ def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
     """Return the word lists in the extension attributes of Docs, with the indices of the Docs."""
     docs_of: dict[tuple[tuple[str, WordListEntry], ...], list[int]] = {}
     for index, doc in enumerate(docs):
-        words = words_of(doc)
+        words = labelled_words(doc)
         if words:
             docs_of.setdefault(tuple(_labelled_entries(limit_words(words, ATTRIBUTE)).items()), []).append(index)
     return [(_list_from_entries(words), np.array(indices)) for words, indices in docs_of.items()]

@@ -28,7 +28,7 @@ from spacy_tener.features.word_lists import (
     WordListEntry,
     WordLists,
     find_layered,
-    names_of,
+    list_names,
 )
 
 VOCAB = Vocab()
@@ -115,7 +115,7 @@ def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
 @pytest.mark.parametrize("names", [17, b"a", ["a", None], [{"甲乙": "A"}, 3]])
 def test_an_attribute_that_holds_no_names_is_refused(names: object) -> None:
     with pytest.raises(ValueError, match=f"{ATTRIBUTE} must be the name of a list of words, or several; got"):
-        names_of(doc_of("甲", names))
+        list_names(doc_of("甲", names))
 
 
 def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
