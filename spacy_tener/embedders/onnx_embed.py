@@ -17,7 +17,7 @@ from spacy.util import logger
 from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
-from ..features.cache import FeatureCache, key_of
+from ..features.cache import FeatureCache, cache_key
 from ..features.characters import lengths_of
 from ..features.tokens import TokenBatch
 from ..nn.backends import Backend, Layer, Rows
@@ -135,7 +135,7 @@ class FrozenFeatures:
                 self._tell(len(batch))
             return features
 
-        return np.concatenate(self.cache(list(map(key_of, docs)), docs, encode, training=training))
+        return np.concatenate(self.cache(list(map(cache_key, docs)), docs, encode, training=training))
 
     def _tell(self, n_texts: int) -> None:
         """Say how many texts of the training data the encoder has read, if that takes long."""

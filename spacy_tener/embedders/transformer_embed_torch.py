@@ -14,7 +14,7 @@ from spacy.tokens import Doc
 from torch import Tensor, nn
 
 from ..errors import RemedyError
-from ..features.cache import FeatureCache, key_of
+from ..features.cache import FeatureCache, cache_key
 from ..features.subwords import SubwordBatch, SubwordTokenizer
 from ..nn.devices_torch import autocast_to_bfloat16, on_device
 from ..nn.layers_torch import Dropout
@@ -66,7 +66,7 @@ class PretrainedTransformer(nn.Module):
         """Return the features of all tokens, after dropout. *Shape:* (tokens, width)"""
         if self.config.frozen:
             with torch.no_grad():
-                parts = self.cache(list(map(key_of, docs)), docs, self._read_docs, training=self.training)
+                parts = self.cache(list(map(cache_key, docs)), docs, self._read_docs, training=self.training)
                 features = torch.cat(list(parts))
         elif self._frozen and (self.training or self.cache.has_begun):
             features = self._read_upper(docs)
@@ -84,7 +84,9 @@ class PretrainedTransformer(nn.Module):
         *Shape:* (tokens, width)"""
         subwords = self.subword_tokenizer(docs)
         with torch.no_grad():
-            lower = torch.cat(list(self.cache(list(map(key_of, docs)), docs, self._read_lower, training=self.training)))
+            lower = torch.cat(
+                list(self.cache(list(map(cache_key, docs)), docs, self._read_lower, training=self.training))
+            )
         return self._pool(self._by_windows(subwords, lower, self._compute_upper), subwords)
 
     def _read_lower(self, docs: Sequence[Doc]) -> list[Tensor]:

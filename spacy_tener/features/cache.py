@@ -14,24 +14,24 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-_MAX_REMEMBERED = 100_000
+_MAX_HASHES = 100_000
 """Maximum number of predicted texts that are remembered since the last update, and of those before it: more than a
 corpus has in its dev part."""
 
 Input = TypeVar("Input")
 DocKey = tuple[str, bytes]
-Rows = Any
+Features = Any
 """Features of a text: an array of numpy, or a tensor. *Shape:* (tokens, width)"""
 
 
-class _Record(NamedTuple):
+class _FilePosition(NamedTuple):
     """Where the features of a text are in the file."""
 
     start: int
     shape: tuple[int, int]
 
 
-def key_of(doc: Doc) -> DocKey:
+def cache_key(doc: Doc) -> DocKey:
     """Return a key of a Doc's text and its tokens."""
     return doc.text, doc.to_array([IDX, LENGTH]).tobytes()
 
@@ -54,7 +54,7 @@ class FeatureCache:
         self._room_on_disk = on_disk if hasattr(os, "pread") else 0
         self._process = os.getpid()
         self._lock = threading.Lock()
-        self._entries: dict[DocKey, Rows | _Record] = {}
+        self._entries: dict[DocKey, Features | _FilePosition] = {}
         self.has_begun = False
         # Hashes of texts that were predicted since the last update, and before it.
         self._predicted: set[int] = set()
@@ -67,10 +67,10 @@ class FeatureCache:
         self,
         keys: Sequence[DocKey],
         inputs: Sequence[Input],
-        compute: Callable[[Sequence[Input]], Sequence[Rows]],
+        compute: Callable[[Sequence[Input]], Sequence[Features]],
         *,
         training: bool,
-    ) -> Sequence[Rows]:
+    ) -> Sequence[Features]:
         """Return the features of each text.
 
         keys (Sequence[DocKey]): The keys of the texts.
@@ -79,7 +79,7 @@ class FeatureCache:
         """
         if training:
             self.has_begun = self.limit > 0
-            if self._has_room and len(self._evaluated) < _MAX_REMEMBERED:
+            if self._has_room and len(self._evaluated) < _MAX_HASHES:
                 self._evaluated |= self._predicted
             self._predicted.clear()
         if not self.has_begun:
@@ -87,42 +87,42 @@ class FeatureCache:
         found = {key: self._load(self._entries[key]) for key in keys if key in self._entries}
         missing = {key: text for key, text in zip(keys, inputs, strict=True) if key not in found}
         if missing:
-            for key, rows in zip(missing, compute(list(missing.values())), strict=True):
-                found[key] = rows
+            for key, features in zip(missing, compute(list(missing.values())), strict=True):
+                found[key] = features
                 if self._has_room and (training or hash(key) in self._evaluated):
-                    # A copy: these rows are a view of the batch's.
-                    self._add(key, self._copied(rows))
-        if not training and len(self._predicted) < _MAX_REMEMBERED:
+                    # A copy: these features are a view of the batch's.
+                    self._add(key, self._copy(features))
+        if not training and len(self._predicted) < _MAX_HASHES:
             self._predicted.update(map(hash, missing))
         return [found[key] for key in keys]
 
-    def _copied(self, rows: Rows) -> Rows:
-        if not isinstance(rows, np.ndarray):
-            return rows.clone()
-        return _halved(rows) if self.half else rows.astype(np.float32)
+    def _copy(self, features: Features) -> Features:
+        if not isinstance(features, np.ndarray):
+            return features.clone()
+        return _to_half(features) if self.half else features.astype(np.float32)
 
     @property
     def _has_room(self) -> bool:
         # A forked process adds nothing: it shares the file.
         return os.getpid() == self._process and (self.size < self.limit or self.size_on_disk < self._room_on_disk)
 
-    def _add(self, key: DocKey, rows: Rows) -> None:
+    def _add(self, key: DocKey, features: Features) -> None:
         with self._lock:
             if key in self._entries:
                 return
             if self.size < self.limit:
-                self._entries[key] = rows
-                self.size += rows.nbytes
-            elif record := self._write(rows):
-                self._entries[key] = record
-                self.size_on_disk += rows.nbytes
+                self._entries[key] = features
+                self.size += features.nbytes
+            elif position := self._write(features):
+                self._entries[key] = position
+                self.size_on_disk += features.nbytes
 
-    def _write(self, rows: Rows) -> _Record | None:
+    def _write(self, features: Features) -> _FilePosition | None:
         """Append features to the file. If it cannot be written, return None, and write no more."""
         try:
             self._file = self._file or TemporaryFile()  # noqa: SIM115 - open as long as the features are kept
-            if os.pwrite(self._file.fileno(), rows.tobytes(), self.size_on_disk) == rows.nbytes:
-                return _Record(self.size_on_disk, rows.shape)
+            if os.pwrite(self._file.fileno(), features.tobytes(), self.size_on_disk) == features.nbytes:
+                return _FilePosition(self.size_on_disk, features.shape)
             reason = "it is full"
         except OSError as error:
             reason = error.strerror or str(error)
@@ -134,20 +134,20 @@ class FeatureCache:
         )
         return None
 
-    def _load(self, entry: Rows | _Record) -> Rows:
+    def _load(self, entry: Features | _FilePosition) -> Features:
         if isinstance(entry, np.ndarray):
             return entry.astype(np.float32, copy=False)
-        if not isinstance(entry, _Record):
+        if not isinstance(entry, _FilePosition):
             return entry
         assert self._file is not None
-        n_rows, width = entry.shape
+        n_tokens, width = entry.shape
         # By an offset of its own: threads and forked processes share the file's position.
         dtype = np.dtype(np.float16 if self.half else np.float32)
-        data = os.pread(self._file.fileno(), dtype.itemsize * n_rows * width, entry.start)
+        data = os.pread(self._file.fileno(), dtype.itemsize * n_tokens * width, entry.start)
         return np.frombuffer(data, dtype=dtype).reshape(entry.shape).astype(np.float32)
 
 
-def _halved(rows: Rows) -> Rows:
-    """Return rows in 16 bits. What these cannot hold becomes the largest number that they can."""
+def _to_half(features: Features) -> Features:
+    """Return features in 16 bits. What these cannot hold becomes the largest number that they can."""
     largest = np.finfo(np.float16).max
-    return np.clip(rows, -largest, largest).astype(np.float16)
+    return np.clip(features, -largest, largest).astype(np.float16)

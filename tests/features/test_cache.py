@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_tener.features import cache as module
-from spacy_tener.features.cache import FeatureCache, key_of
+from spacy_tener.features.cache import FeatureCache, cache_key
 
 VOCAB, WIDTH = Vocab(), 4
 ROW = WIDTH * 2
@@ -32,7 +32,7 @@ class CachedLengths:
 
     def __call__(self, *texts: str, training: bool = False) -> None:
         docs = [Doc(VOCAB, words=list(text), spaces=[False] * len(text)) for text in texts]
-        found = self.cache([key_of(doc) for doc in docs], docs, self._compute, training=training)
+        found = self.cache([cache_key(doc) for doc in docs], docs, self._compute, training=training)
         for text, rows in zip(texts, found, strict=True):
             np.testing.assert_array_equal(rows, np.full((len(text), WIDTH), len(text)))
 
@@ -69,7 +69,7 @@ def test_nothing_more_is_kept_after_training() -> None:
 
 def test_one_text_in_other_tokens_is_another() -> None:
     docs = [Doc(VOCAB, words=words, spaces=[False] * len(words)) for words in (["中国"], ["中", "国"])]
-    assert len({key_of(doc) for doc in docs}) == 2
+    assert len({cache_key(doc) for doc in docs}) == 2
 
 
 def test_once_full_it_takes_no_more_and_the_rest_is_read_together() -> None:
