@@ -27,7 +27,7 @@ from spacy.tokens import Doc, DocBin
 
 from spacy_tener.errors import RemedyError
 from spacy_tener.features.keys import simplify
-from spacy_tener.features.lexicon import is_fit
+from spacy_tener.features.lexicon import is_valid_word
 from spacy_tener.features.lexicon_sources import read_list
 
 N_TEXTS, N_WORDS, TIMED = 10_000, 100_000, 2_000
@@ -100,7 +100,7 @@ def read(path: Path) -> list[Doc]:
 
 def listed_words(folder: Path) -> list[str]:
     files = [folder / f"THUOCL_{name}.txt" for name in LISTS]
-    words = dict.fromkeys(entry.word for path in files for entry in read_list(path) if is_fit(entry.word))
+    words = dict.fromkeys(entry.word for path in files for entry in read_list(path) if is_valid_word(entry.word))
     return list(words)[:N_WORDS]
 
 
@@ -211,7 +211,7 @@ def organisations(docs: Sequence[Doc]) -> dict[str, str]:
     labels: dict[str, Counter[str]] = {}
     for doc in docs:
         for ent in doc.ents:
-            if ent.label_.startswith("ORG") and is_fit(ent.text):
+            if ent.label_.startswith("ORG") and is_valid_word(ent.text):
                 labels.setdefault(ent.text, Counter())[ent.label_] += 1
     return {name: found.most_common(1)[0][0] for name, found in labels.items()}
 

@@ -149,7 +149,9 @@ def make_docs(lines: list[str]) -> list[Doc]:
 
 
 def make_words(lines: list[str], n_words: int) -> list[str]:
-    entries = [entry for entry in read_list(jieba_path(), has_tags=True, may_be_jiebas=True) if len(entry.word) > 1]
+    entries = [
+        entry for entry in read_list(jieba_path(), has_tags=True, allow_jieba_format=True) if len(entry.word) > 1
+    ]
     if n_words and n_words < len(entries):
         entries = sorted(entries, key=lambda entry: -(entry.frequency or 0))[:n_words]
     words = dict.fromkeys(entry.word for entry in entries)

@@ -25,10 +25,10 @@ _MATCHES_PER_WINDOW = 1 << 18
 """The search takes some 70 bytes for each, so a window takes at most 20 MB."""
 MAX_LEXICON_WORDS = 5_000_000
 """Maximum size of a lexicon: words and trie then take some 700 MB, and 8 seconds to build."""
-_UNFIT = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
+_INVALID = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
 _CODE_BITS, _FIRST_NODE = np.uint64(21), 0x110000
 """Bits of a code point, and the number behind the last one."""
-_NOTHING = np.zeros((3, 0), dtype=np.int64)
+_NO_MATCHES = np.zeros((3, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class WordTrie:
     """Finds words in joined texts. The node of a word's first character is its code point; others are numbered by the
     length of the beginnings that they stand for.
 
-    The search goes from all places of a text at once, one character further in each turn. It is as fast as an
+    The search goes from all positions of a text at once, one character further in each turn. It is as fast as an
     Aho-Corasick automaton in Rust, and built three times as fast: research/results/lexicon.md.
 
     words (Mapping[str, int]): The index of each word, which has two characters or more.
@@ -61,7 +61,7 @@ class WordTrie:
         lengths, codes = lengths_of(words), code_points("".join(words)).astype(np.uint64)
         first_indices, rest = starts(lengths), np.arange(lengths.size)
         indices = np.fromiter(words.values(), dtype=np.int64, count=lengths.size)
-        # Hashes of the first two characters: most places of a text end here, which makes the search twice as fast.
+        # Hashes of the first two characters: most positions of a text end here, which makes the search twice as fast.
         self._shift = np.uint64(64 - (8 * lengths.size).bit_length())
         self._beginnings = np.zeros(1 << (64 - int(self._shift)), dtype=bool)
         self._beginnings[self._hash(codes[first_indices], codes[first_indices + 1])] = True
@@ -88,13 +88,13 @@ class WordTrie:
         """
         stop = min(stop, codes.size - 1)  # the last separator
         first, second = (codes[start + shift : stop + shift].astype(np.uint64) for shift in (0, 1))
-        places = np.flatnonzero(self._beginnings[self._hash(first, second)]) + start
-        nodes, length, found = codes[places].astype(np.uint64), 1, [_NOTHING]
-        while places.size:
-            children, is_edge = search(self._edges, nodes << _CODE_BITS | codes[places + length])
-            places, children, length = places[is_edge], children[is_edge], length + 1
+        positions = np.flatnonzero(self._beginnings[self._hash(first, second)]) + start
+        nodes, length, found = codes[positions].astype(np.uint64), 1, [_NO_MATCHES]
+        while positions.size:
+            children, is_edge = search(self._edges, nodes << _CODE_BITS | codes[positions + length])
+            positions, children, length = positions[is_edge], children[is_edge], length + 1
             nodes, words = (children + _FIRST_NODE).astype(np.uint64), self._words[children]
-            found.append(np.stack((places, places + length, words))[:, words >= 0])
+            found.append(np.stack((positions, positions + length, words))[:, words >= 0])
         return np.concatenate(found, axis=1)
 
     def _hash(self, first: Keys, second: Keys) -> Keys:
@@ -123,7 +123,7 @@ class Lexicon:
     def __init__(self, words: Iterable[str], tags: Iterable[str] | None = None) -> None:
         tag_of: dict[str, str] = {}
         for word, tag in zip(words, tags, strict=True) if tags is not None else ((word, "") for word in words):
-            if is_fit(word):
+            if is_valid_word(word):
                 if len(tag_of) >= MAX_LEXICON_WORDS and word not in tag_of:
                     raise RemedyError(
                         f"The lexicon has more than {MAX_LEXICON_WORDS:,} words",
@@ -131,10 +131,10 @@ class Lexicon:
                     )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
-        unfit = [name for name in index_of if _UNFIT.search(name)]
-        if unfit:
+        invalid = [name for name in index_of if _INVALID.search(name)]
+        if invalid:
             raise RemedyError(
-                f"The tag {unfit[0]!r} of a lexicon's word cannot be saved",
+                f"The tag {invalid[0]!r} of a lexicon's word cannot be saved",
                 "Give tags without NUL and halves of surrogate pairs.",
             )
         indices = np.fromiter(map(index_of.__getitem__, tag_of.values()), dtype=np.int32, count=len(tag_of))
@@ -172,7 +172,7 @@ class Lexicon:
         """
         if max_words is not None and max_words < 0:
             raise ValueError(f"max_words must be at least 0; got {max_words}.")
-        words, heads, tails = np.concatenate([_NOTHING, *self._find_all(text, max_words)], axis=1)
+        words, heads, tails = np.concatenate([_NO_MATCHES, *self._find_all(text, max_words)], axis=1)
         doc_of_token = np.repeat(np.arange(text.lengths.size), text.lengths)
         doc_of_word = doc_of_token[heads]
         first_tokens = starts(text.lengths)[doc_of_word]
@@ -190,7 +190,7 @@ class Lexicon:
             # Matches come in the order of their lengths.
             matches = matches[np.argsort(heads[matches], kind="stable")]
             if max_words is not None:
-                matches = matches[are_longest(heads[matches], max_words)]
+                matches = matches[longest_mask(heads[matches], max_words)]
             yield np.stack((words[matches], heads[matches], tails[matches]))
 
     @cached_property
@@ -216,7 +216,7 @@ class Lexicon:
         }
         # The lowest level takes a fifth of the default's time, for a tenth more bytes.
         data = zlib.compress(cast(bytes, srsly.msgpack_dumps(message)), level=1)
-        _LIVING.setdefault(_digest(data), self)
+        _LOADED.setdefault(_digest(data), self)
         return data
 
     @classmethod
@@ -224,7 +224,7 @@ class Lexicon:
         """Load a lexicon from bytes of `to_bytes`. Equal bytes give the same object while it lives in this process, so
         that copies of a pipeline share words and trie."""
         key = _digest(data)
-        lexicon = _LIVING.get(key)
+        lexicon = _LOADED.get(key)
         if lexicon is None:
             try:
                 saved = srsly.msgpack_loads(zlib.decompress(data))
@@ -236,7 +236,7 @@ class Lexicon:
                 lexicon._fill(words, saved["tag_names"], tags)
             except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"These {len(data)} bytes are no lexicon: {error!r}. Save it again.") from error
-            _LIVING[key] = lexicon
+            _LOADED[key] = lexicon
         return lexicon
 
     def __copy__(self) -> Lexicon:
@@ -249,19 +249,19 @@ class Lexicon:
         return type(self).from_bytes, (self.to_bytes(),)
 
 
-def is_fit(word: str) -> bool:
+def is_valid_word(word: str) -> bool:
     """Return True if a lexicon takes the word."""
-    return len(word) > 1 and not word.isspace() and not _UNFIT.search(word)
+    return len(word) > 1 and not word.isspace() and not _INVALID.search(word)
 
 
-_LIVING: weakref.WeakValueDictionary[bytes, Lexicon] = weakref.WeakValueDictionary()
+_LOADED: weakref.WeakValueDictionary[bytes, Lexicon] = weakref.WeakValueDictionary()
 
 
 def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()
 
 
-def are_longest(heads: IntArray, max_words: int) -> BoolArray:
+def longest_mask(heads: IntArray, max_words: int) -> BoolArray:
     """Return a mask of the `max_words` longest words of each head. The words are sorted by (head, tail).
 
     *Shape:* (words,)

@@ -20,7 +20,7 @@ from .pretrained_vectors import read_vectors
 LexiconSource = Callable[[], Lexicon]
 
 _COUNT = re.compile(r"[0-9]{1,18}")
-_BEFORE_TAG = re.compile(r"[0-9]{1,18}(?=s?$|[\W\d]*$)")
+_COUNT_NOT_TAG = re.compile(r"[0-9]{1,18}(?=s?$|[\W\d]*$)")
 """A frequency where there may be a tag instead, such as `5G`."""
 _JIEBA_TAG = re.compile("[a-z]{1,2}|nrt|nrfg|eng")
 _JIEBA_LINE = re.compile(rf"([^\t]+) ([0-9]+) ({_JIEBA_TAG.pattern})")
@@ -43,24 +43,24 @@ class LexiconEntry(NamedTuple):
 
 
 def read_list(
-    path: Path, tag: str = "", *, has_tags: bool = False, may_be_jiebas: bool = False
+    path: Path, tag: str = "", *, has_tags: bool = False, allow_jieba_format: bool = False
 ) -> Iterator[LexiconEntry]:
     """Read `word`, or `word<TAB>frequency`, on each line.
 
     tag (str): Tag of words whose line has none.
     has_tags (bool): Whether lines may have a tag: `word<TAB>tag` or `word<TAB>frequency<TAB>tag`.
-    may_be_jiebas (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. Beside a `tag`
+    allow_jieba_format (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. Beside a `tag`
         that is not jieba's, such a line is a word.
     """
-    may_be_jiebas = may_be_jiebas and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
+    allow_jieba_format = allow_jieba_format and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
     for number, raw_line in read_lines(path):
         line = raw_line.strip()
         if not line:
             continue
-        jieba = _JIEBA_LINE.fullmatch(line) if may_be_jiebas else None  # 'iphone 15 pro' is a word
+        jieba = _JIEBA_LINE.fullmatch(line) if allow_jieba_format else None  # 'iphone 15 pro' is a word
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
         # Anything after the number is ignored: THUOCL's lists have `3?` and `125472s`.
-        count = (_BEFORE_TAG if has_tags and len(rest) == 1 else _COUNT).match(rest[0]) if rest else None
+        count = (_COUNT_NOT_TAG if has_tags and len(rest) == 1 else _COUNT).match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
         tag_of_word = rest.pop(0) if rest and has_tags else ""
         if rest:
@@ -101,7 +101,7 @@ def read_jieba() -> Lexicon:
     """Read jieba's dictionary."""
     remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
     folder = check_package("jieba", "The lexicon is read from", remedy)
-    entries = read_list(folder / "dict.txt", has_tags=True, may_be_jiebas=True)
+    entries = read_list(folder / "dict.txt", has_tags=True, allow_jieba_format=True)
     return _lexicon_of([entry for entry in entries if len(entry.word) <= _MAX_WORD_LENGTH])
 
 

@@ -22,7 +22,7 @@ from ..processes import cached_property, make_lock
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText
 from .keys import simplify
-from .lexicon import Lexicon, Match, WordTrie, are_longest
+from .lexicon import Lexicon, Match, WordTrie, longest_mask
 from .tokens import TokenBatch
 
 ATTRIBUTE = "tener_words"
@@ -243,7 +243,7 @@ def find_layered(
     table = table[:, highest & ~hidden]
     if max_words is not None:
         heads = (np.diff(table[:2], axis=1, prepend=-1) != 0).any(axis=0).cumsum()
-        table = table[:, are_longest(heads, max_words)]
+        table = table[:, longest_mask(heads, max_words)]
     counts = np.bincount(table[0], minlength=len(tokens))
     return LayeredMatch(Match(words=table[4], heads=table[1], tails=table[2], counts=counts), layers=table[3])
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar
 from ..embedders.lexicon_embed import LexiconVocabulary
 from ..errors import InputError, RemedyError, check_choice
 from ..features.keys import simplify
-from ..features.lexicon import is_fit
+from ..features.lexicon import is_valid_word
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
 
@@ -121,7 +121,7 @@ def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, Wo
 
     name (str): Name or description of the list, for the warning.
     """
-    valid = {word: entry for word, entry in entries.items() if is_fit(word) and len(word) <= MAX_WORD_LENGTH}
+    valid = {word: entry for word, entry in entries.items() if is_valid_word(word) and len(word) <= MAX_WORD_LENGTH}
     invalid = [word[:MAX_WORD_LENGTH] for word in entries if word not in valid]
     if invalid:
         which = f"the list {name!r}" if name else "the list"
@@ -257,7 +257,7 @@ class LexiconEditor(WordListEditor):
         """
         self._check(name)
         known_tags, entries = set[str](), dict[str, WordListEntry]()
-        for line in limit_words(read_list(Path(path), tag, has_tags=True, may_be_jiebas=True), name):
+        for line in limit_words(read_list(Path(path), tag, has_tags=True, allow_jieba_format=True), name):
             if line.tag not in known_tags:
                 self._check_tag(line.tag, path, line.line)
                 known_tags.add(line.tag)

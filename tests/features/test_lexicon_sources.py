@@ -146,10 +146,10 @@ def test_sources_are_read_late_and_can_be_pickled(source: LexiconSource) -> None
 
 
 def read(
-    path: Path, content: str | bytes, tag: str = "", *, has_tags: bool = False, may_be_jiebas: bool = False
+    path: Path, content: str | bytes, tag: str = "", *, has_tags: bool = False, allow_jieba_format: bool = False
 ) -> list[tuple[str, int | None, str]]:
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf8"))
-    entries = read_list(path, tag, has_tags=has_tags, may_be_jiebas=may_be_jiebas)
+    entries = read_list(path, tag, has_tags=has_tags, allow_jieba_format=allow_jieba_format)
     return [(entry.word, entry.frequency, entry.tag) for entry in entries]
 
 
@@ -188,7 +188,7 @@ def test_lines_of_a_list(
     for has_tags, entry in ((False, expected), (True, with_tags)):
         content = f"\ufeff头\r\n\n \t\n{line}\n尾"
         if entry:
-            found = read(tmp_path / "list.txt", content, "x", has_tags=has_tags, may_be_jiebas=has_tags)
+            found = read(tmp_path / "list.txt", content, "x", has_tags=has_tags, allow_jieba_format=has_tags)
             assert found == [("头", None, "x"), entry, ("尾", None, "x")]
         else:
             with pytest.raises(ValueError, match=r"list.txt:4: expected `word`, .*, but got '巴黎.* Repair or remove"):
@@ -198,14 +198,14 @@ def test_lines_of_a_list(
 def test_without_a_tag_a_line_is_jiebas_only_by_one_of_its_tags(tmp_path: Path) -> None:
     content = "iphone 15 pro\n北京 3 ns\n郭靖 3 nrt\n"
     found = [("iphone 15 pro", None, ""), ("北京", 3, "ns"), ("郭靖", 3, "nrt")]
-    assert read(tmp_path / "list.txt", content, has_tags=True, may_be_jiebas=True) == found
+    assert read(tmp_path / "list.txt", content, has_tags=True, allow_jieba_format=True) == found
     assert read(tmp_path / "list.txt", content, has_tags=True) == [(line, None, "") for line in content.splitlines()]
 
 
 def test_beside_a_label_no_line_is_jiebas(tmp_path: Path) -> None:
     content = "iphone 15 pro\ngalaxy 20 s\n北京 3 ns\n南京\tCITY\n"
     words = [("iphone 15 pro", None, "PRODUCT"), ("galaxy 20 s", None, "PRODUCT"), ("北京 3 ns", None, "PRODUCT")]
-    found = read(tmp_path / "list.txt", content, "PRODUCT", has_tags=True, may_be_jiebas=True)
+    found = read(tmp_path / "list.txt", content, "PRODUCT", has_tags=True, allow_jieba_format=True)
     assert found == [*words, ("南京", None, "CITY")]
 
 
