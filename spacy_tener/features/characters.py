@@ -18,7 +18,7 @@ SEPARATOR = "\0"
 """Follows each Doc in a joined text. No word of a lexicon contains it, so none is found across Docs."""
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """The characters at which `str.splitlines` ends a line."""
-MOST_AT_EACH_END = 32
+MAX_AT_EACH_END = 32
 """Characters that are read at each end of a word longer than twice this, against hostile text."""
 
 _CODEC = "utf-32-le"
@@ -40,9 +40,9 @@ class Spellings:
     words: IntArray
 
 
-def without_middle(text: str) -> str:
+def truncate_middle(text: str) -> str:
     """Return a string, or the two ends of one that is too long to be read completely."""
-    n = MOST_AT_EACH_END
+    n = MAX_AT_EACH_END
     return text if len(text) <= 2 * n else text[:n] + text[-n:]
 
 

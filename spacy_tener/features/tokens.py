@@ -15,7 +15,7 @@ from spacy.tokens import Doc
 from ..processes import cached_property
 from ..sequences import ranges, starts
 from ..types import IntArray
-from .characters import CODE_POINT, CodePoints, JoinedText, Spellings, code_points, lengths_of, without_middle
+from .characters import CODE_POINT, CodePoints, JoinedText, Spellings, code_points, lengths_of, truncate_middle
 from .keys import Keys, Normaliser, texts_of
 
 TokenColumns = NDArray[np.uint64]
@@ -135,6 +135,6 @@ def spell(tokens: TokenBatch, normaliser: Normaliser) -> Spellings:
 
     normaliser (Normaliser): One that keeps the lengths of strings: it does not convert to lower case.
     """
-    spellings = [without_middle(text) for text in texts_of(tokens.orths.tolist(), tokens.stores)]
+    spellings = [truncate_middle(text) for text in texts_of(tokens.orths.tolist(), tokens.stores)]
     codes = code_points(normaliser("".join(spellings)))
     return Spellings(codes.astype(np.uint64), lengths_of(spellings), tokens.indices)

@@ -14,7 +14,7 @@ from spacy_tener.embedders import spelling_numpy as characters
 from spacy_tener.embedders import spelling_torch as torch_characters
 from spacy_tener.embedders.spelling import build_char_cnn
 from spacy_tener.embedders.tables import observe
-from spacy_tener.features.characters import MOST_AT_EACH_END
+from spacy_tener.features.characters import MAX_AT_EACH_END
 from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.shim import torch_shim
 
@@ -107,8 +107,8 @@ def test_case_is_kept_and_digits_are_one_or_ten():
 def test_very_long_tokens_cost_no_more_than_their_ends(kind, encoded_words):
     model = made(kind, "abcdefgh")
     encoded_words.clear()
-    start, end = "ab" * (MOST_AT_EACH_END // 2), "gh" * (MOST_AT_EACH_END // 2)
+    start, end = "ab" * (MAX_AT_EACH_END // 2), "gh" * (MAX_AT_EACH_END // 2)
     texts = [doc_of(start + middle * 1000 + end) for middle in "cd"]
     same = model.predict(texts)
     np.testing.assert_allclose(same[0], same[1], atol=1e-6)
-    assert encoded_words == [(2, 4 * MOST_AT_EACH_END)]
+    assert encoded_words == [(2, 4 * MAX_AT_EACH_END)]

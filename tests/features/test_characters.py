@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features.characters import MOST_AT_EACH_END
+from spacy_tener.features.characters import MAX_AT_EACH_END
 from spacy_tener.features.keys import Normaliser
 from spacy_tener.features.tokens import TokenBatch, join_texts, spell
 
@@ -58,10 +58,10 @@ def test_digits_of_any_script_are_zeros_on_request_and_case_is_kept():
 
 
 def test_of_a_very_long_token_both_ends_are_spell_tokens():
-    text = "".join(map(chr, range(0x4E00, 0x4E00 + 2 * MOST_AT_EACH_END + 1)))
-    for length in (MOST_AT_EACH_END + 1, 2 * MOST_AT_EACH_END):
+    text = "".join(map(chr, range(0x4E00, 0x4E00 + 2 * MAX_AT_EACH_END + 1)))
+    for length in (MAX_AT_EACH_END + 1, 2 * MAX_AT_EACH_END):
         assert spell_tokens(doc_of(text[:length])) == [text[:length]]
-    assert spell_tokens(doc_of(text)) == [text[:MOST_AT_EACH_END] + text[-MOST_AT_EACH_END:]]
+    assert spell_tokens(doc_of(text)) == [text[:MAX_AT_EACH_END] + text[-MAX_AT_EACH_END:]]
 
 
 def test_docs_of_several_vocabs_may_be_in_one_batch():
