@@ -32,9 +32,9 @@ from ..types import FloatArray
 from ..validation import Probability, validated
 
 _MB = 1_000_000
-_ON_DISK = 20
+_DISK_FACTOR = 20
 """Features on disk may take so many times the memory of those that are kept there."""
-_PAUSE = 10.0
+_LOG_INTERVAL = 10.0
 """Seconds between two messages of how far it is."""
 
 EncoderSource = Callable[[], Encoder]
@@ -85,11 +85,11 @@ class OnnxFeatures(Layer):
     @property
     def encoders(self) -> list[Encoder]:
         features: FrozenFeatures = self.attrs["features"]
-        return [features.encoder] if features.is_read else []
+        return [features.encoder] if features.is_loaded else []
 
     def select_subwords(self, read: Callable[[], Iterable[str]]) -> None:
         features: FrozenFeatures = self.attrs["features"]
-        if _selects(features.source):
+        if _selects_subwords(features.source):
             features.set(features.source.of_texts(read()))
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
@@ -107,12 +107,12 @@ class FrozenFeatures:
 
     def __init__(self, source: EncoderSource, limit: int) -> None:
         self.source = source
-        self.cache = FeatureCache(limit, _ON_DISK * limit, half=True)
+        self.cache = FeatureCache(limit, _DISK_FACTOR * limit, half=True)
         self._encoder: Encoder | None = None
-        self._n_computed, self._told = 0, 0.0
+        self._n_computed, self._last_logged = 0, 0.0
 
     @property
-    def is_read(self) -> bool:
+    def is_loaded(self) -> bool:
         return self._encoder is not None
 
     @property
@@ -132,19 +132,19 @@ class FrozenFeatures:
         def encode(batch: Sequence[Doc]) -> list[FloatArray]:
             features = np.split(self.encoder(batch, gpu=gpu), np.cumsum(lengths_of(batch))[:-1])
             if training:
-                self._tell(len(batch))
+                self._log_progress(len(batch))
             return features
 
         return np.concatenate(self.cache(list(map(cache_key, docs)), docs, encode, training=training))
 
-    def _tell(self, n_texts: int) -> None:
+    def _log_progress(self, n_texts: int) -> None:
         """Say how many texts of the training data the encoder has read, if that takes long."""
         now, self._n_computed = time.monotonic(), self._n_computed + n_texts
         if self._n_computed == n_texts:
-            self._told = now
-        if now - self._told >= _PAUSE:
+            self._last_logged = now
+        if now - self._last_logged >= _LOG_INTERVAL:
             logger.info("The encoder has read %d texts of the training data, each once", self._n_computed)
-            self._told = now
+            self._last_logged = now
 
 
 @serialize_attr.register(FrozenFeatures)
@@ -164,9 +164,9 @@ def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     features: FrozenFeatures = model.attrs["features"]
     source = features.source
     # Few pieces, until `select_subwords` has all texts.
-    features.set(source.of_texts(doc.text for doc in X[:1]) if _selects(source) and X else source())
+    features.set(source.of_texts(doc.text for doc in X[:1]) if _selects_subwords(source) and X else source())
     model.set_dim("nO", features.encoder.width, force=True)
 
 
-def _selects(source: EncoderSource) -> TypeGuard[E5Source]:
+def _selects_subwords(source: EncoderSource) -> TypeGuard[E5Source]:
     return isinstance(source, E5Source) and source.pieces != "all"

@@ -99,7 +99,7 @@ def test_without_room_every_text_is_read_as_it_comes() -> None:
 def test_what_it_remembers_of_predictions_is_bounded(
     limit: int, n_remembered: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MAX_REMEMBERED", 3)
+    monkeypatch.setattr(module, "_MAX_HASHES", 3)
     cached = CachedLengths(limit)
     cached("一", training=True)
     for text in "二三四五六七八":

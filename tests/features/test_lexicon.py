@@ -195,7 +195,7 @@ def _count(lexicon: Lexicon, text: str) -> tuple[int, bool]:
 def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:
     lexicon = Lexicon(["中国", "国人"], ["ns", "n"])
     data = pickle.dumps(lexicon)
-    monkeypatch.setattr(module, "_LIVING", weakref.WeakValueDictionary())
+    monkeypatch.setattr(module, "_LOADED", weakref.WeakValueDictionary())
     loaded = pickle.loads(data)
     assert loaded is not lexicon
     assert (loaded.words, loaded.tag_names, loaded.tags.tolist()) == (["中国", "国人"], ["", "ns", "n"], [1, 2])

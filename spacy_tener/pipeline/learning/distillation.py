@@ -18,7 +18,7 @@ from spacy.language import Language
 
 from ...architectures.tagger import TaggerModel, crf, on_host
 from ...errors import RemedyError
-from ...features.cache import FeatureCache, key_of
+from ...features.cache import FeatureCache, cache_key
 from ...processes import cached_property
 from ...validation import Fraction, validated
 from ..settings import NERSettings
@@ -83,7 +83,7 @@ class Teacher:
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
         """Return the teacher's emissions for the units of the student. The teacher predicts each text once, if the
         cache is large enough."""
-        keys = [key_of(view.doc) for view in views]
+        keys = [cache_key(view.doc) for view in views]
         return list(self._cache(keys, views, self._predict, training=True))
 
     def _predict(self, views: Sequence[DocView]) -> list[SoftTarget]:
