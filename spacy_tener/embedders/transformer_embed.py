@@ -126,14 +126,14 @@ class TransformerEmbedder(Layer):
         pieces = self.attrs["pieces"]
         if pieces == "all":
             return
-        from .transformer_embed_torch import keep_rows
+        from .transformer_embed_torch import keep_embeddings
 
         module: PretrainedTransformer = self.shim.module
         vocabulary = TokenizerJson(self.shim.sizes["tokenizer"])
         ids = select_subwords(vocabulary, read(), whole_scripts=pieces == "scripts")
         tokenizer = reduce_vocabulary(vocabulary, ids).json
-        keep_rows(module.transformer, ids)
-        sizes = {**self.shim.sizes, "transformer": _config_of(module.transformer), "tokenizer": tokenizer}
+        keep_embeddings(module.transformer, ids)
+        sizes = {**self.shim.sizes, "transformer": _config_json(module.transformer), "tokenizer": tokenizer}
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
@@ -203,7 +203,7 @@ def _init(
     transformer, tokenizer = load_pretrained(name)
     pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
     module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
-    sizes = {"transformer": _config_of(transformer), "tokenizer": pieces, "longest": longest}
+    sizes = {"transformer": _config_json(transformer), "tokenizer": pieces, "longest": longest}
     source = str(name)
     origin = Path(source).name if Path(source).is_dir() else source  # no path of this machine
     about = ABOUT_E5 if source == E5 else {"origin": origin, "licence": licence_of(source)}
@@ -211,7 +211,7 @@ def _init(
     embedder.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
-def _config_of(transformer: Any) -> str:
+def _config_json(transformer: Any) -> str:
     """Return a transformer's config as JSON, with the library's defaults, which may change."""
     config: str = transformer.config.to_json_string(use_diff=False)
     return config

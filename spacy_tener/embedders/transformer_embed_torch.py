@@ -27,11 +27,11 @@ _MAX_POSITIONS = {"cpu": 4096, "cuda": 1 << 16}
 """Maximum number of word subwords, with padding, that a prediction computes at once, to limit memory for long texts."""
 _SUBWORDS_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 """Cost of one more call, in subwords of padding: computing these takes as long as launching a dozen layers."""
-_E5_MARKS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+_E5_SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 class PretrainedTransformer(nn.Module):
-    """The features of tokens: the mean of their subwords' rows in the last layers, or the first subword's; 0 for a token
+    """The features of tokens: the mean of their subwords' hidden in the last layers, or the first subword's; 0 for a token
     without a subword.
 
     transformer (PreTrainedModel): A model of the library transformers. Its parameters' names begin with `transformer.`.
@@ -45,7 +45,7 @@ class PretrainedTransformer(nn.Module):
         self.config = config
         self.dropout = Dropout(config.dropout)
         self.cache = FeatureCache(config.cache * 1_000_000)
-        # A batch uses a few hundred rows of a table that holds as many numbers as all layers of a small transformer.
+        # A batch uses a few hundred hidden of a table that holds as many numbers as all layers of a small transformer.
         self.transformer.get_input_embeddings().sparse = True
         self._frozen = [transformer] if config.frozen else self._lower_parts()
         for part in self._frozen:
@@ -66,63 +66,63 @@ class PretrainedTransformer(nn.Module):
         """Return the features of all tokens, after dropout. *Shape:* (tokens, width)"""
         if self.config.frozen:
             with torch.no_grad():
-                parts = self.cache(list(map(cache_key, docs)), docs, self._read_docs, training=self.training)
-                features = torch.cat(list(parts))
+                features = self._cached(docs, self._features_of_docs)
         elif self._frozen and (self.training or self.cache.has_begun):
-            features = self._read_upper(docs)
+            features = self._features_above_frozen(docs)
         else:
             features = self.features(self.subword_tokenizer(docs))
         dropped: Tensor = self.dropout(features)
         return dropped
 
-    def _read_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
+    def _cached(self, docs: Sequence[Doc], compute: Callable[[Sequence[Doc]], list[Tensor]]) -> Tensor:
+        return torch.cat(list(self.cache(list(map(cache_key, docs)), docs, compute, training=self.training)))
+
+    def _features_of_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
         """Return the features of each Doc. *Shape:* (tokens, width) each"""
         return list(torch.split(self.features(self.subword_tokenizer(docs)), [len(doc) for doc in docs]))
 
-    def _read_upper(self, docs: Sequence[Doc]) -> Tensor:
-        """Return the features, of rows that the frozen layers have computed once for each text.
+    def _features_above_frozen(self, docs: Sequence[Doc]) -> Tensor:
+        """Return the features, of hidden that the frozen layers have computed once for each text.
         *Shape:* (tokens, width)"""
         subwords = self.subword_tokenizer(docs)
         with torch.no_grad():
-            lower = torch.cat(
-                list(self.cache(list(map(cache_key, docs)), docs, self._read_lower, training=self.training))
-            )
-        return self._pool(self._by_windows(subwords, lower, self._compute_upper), subwords)
+            lower = self._cached(docs, self._frozen_outputs)
+        return self._pool(self._run_in_batches(subwords, lower, self._run_trained_layers), subwords)
 
-    def _read_lower(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the rows of each Doc's subwords above the frozen layers. *Shape:* (subwords, width) each"""
+    def _frozen_outputs(self, docs: Sequence[Doc]) -> list[Tensor]:
+        """Return the hidden of each Doc's subwords above the frozen layers. *Shape:* (subwords, width) each"""
         subwords = self.subword_tokenizer(docs)
-        rows = self._by_windows(subwords, self._ids(subwords), self._compute_lower)
-        return list(torch.split(rows, subwords.sizes.tolist()))
+        hidden = self._run_in_batches(subwords, self._ids(subwords), self._run_frozen_layers)
+        return list(torch.split(hidden, subwords.sizes.tolist()))
 
-    def _compute_lower(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Return the rows of windows of one length above the frozen layers.
+    def _run_frozen_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
+        """Return the hidden of windows of one length above the frozen layers.
 
         ids (Tensor): *Shape:* (windows, length, 1)
         key_mask (Optional[Tensor]): That of the windows' bucket.
         RETURNS (Tensor): *Shape:* (windows, length, width)
         """
-        rows = self.transformer.embeddings(input_ids=ids[..., 0])
+        hidden = self.transformer.embeddings(input_ids=ids[..., 0])
         if hasattr(self.transformer, "embeddings_project"):
-            rows = self.transformer.embeddings_project(rows)  # of a small ELECTRA
-        return self._layers(rows, key_mask, slice(self.config.frozen_layers))[-1].float()
+            hidden = self.transformer.embeddings_project(hidden)  # of a small ELECTRA
+        return self._run_layers(hidden, key_mask, slice(self.config.frozen_layers))[-1].float()
 
-    def _compute_upper(self, rows: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Return the rows of windows of one length, from those above the frozen layers.
+    def _run_trained_layers(self, hidden: Tensor, key_mask: Tensor | None) -> Tensor:
+        """Return the hidden of windows of one length, from those above the frozen layers.
 
-        rows (Tensor): *Shape:* (windows, length, width)
+        hidden (Tensor): *Shape:* (windows, length, width)
         key_mask (Optional[Tensor]): That of the windows' bucket.
         RETURNS (Tensor): *Shape:* (windows, length, width)
         """
         layers, first = self.config.layers, self.config.frozen_layers
-        states = self._layers(rows, key_mask, slice(first, None))
+        states = self._run_layers(hidden, key_mask, slice(first, None))
         return mean_of_states(
             states, layers if isinstance(layers, int) else [layer - first for layer in layers]
         ).float()
 
-    def _layers(self, rows: Tensor, key_mask: Tensor | None, part: slice) -> list[Tensor]:
-        """Return the rows below some layers, and above each of them. *Shape:* (windows, length, width) each"""
-        states = [rows]
+    def _run_layers(self, hidden: Tensor, key_mask: Tensor | None, part: slice) -> list[Tensor]:
+        """Return the hidden below some layers, and above each of them. *Shape:* (windows, length, width) each"""
+        states = [hidden]
         for layer in self.transformer.encoder.layer[part]:
             output = layer(states[-1], key_mask)
             states.append(output[0] if isinstance(output, tuple) else output)  # by the library's version
@@ -130,18 +130,18 @@ class PretrainedTransformer(nn.Module):
 
     def features(self, subwords: SubwordBatch) -> Tensor:
         """Return the features before dropout. *Shape:* (tokens, width)"""
-        return self._pool(self._by_windows(subwords, self._ids(subwords), self._compute), subwords)
+        return self._pool(self._run_in_batches(subwords, self._ids(subwords), self._run_all_layers), subwords)
 
     def _ids(self, subwords: SubwordBatch) -> Tensor:
         """Return the subwords on the transformer's device. *Shape:* (subwords, 1)"""
         return on_device(subwords.ids[:, None], self._device)
 
     def _pool(self, hidden: Tensor, subwords: SubwordBatch) -> Tensor:
-        """Return the features of tokens from the rows of subwords. *Shape:* (tokens, width)"""
+        """Return the features of tokens from the hidden of subwords. *Shape:* (tokens, width)"""
         pairs = subwords.first_subwords() if self.config.pooling == "first" else subwords
-        rows = on_device(pairs.indices, self._device)
+        indices = on_device(pairs.indices, self._device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=self._device)
-        return tokens.mean(hidden.index_select(0, rows))
+        return tokens.mean(hidden.index_select(0, indices))
 
     @property
     def _device(self) -> torch.device:
@@ -170,7 +170,7 @@ class PretrainedTransformer(nn.Module):
     def _precision(self, device: torch.device) -> AbstractContextManager[None]:
         return autocast_to_bfloat16(device) if self.mixes_precision(device) else nullcontext()
 
-    def _by_windows(
+    def _run_in_batches(
         self, subwords: SubwordBatch, inputs: Tensor, compute: Callable[[Tensor, Tensor | None], Tensor]
     ) -> Tensor:
         """Return what is computed for windows of similar length, some at a time.
@@ -183,16 +183,16 @@ class PretrainedTransformer(nn.Module):
             return torch.zeros(0, self.transformer.config.hidden_size, device=device)
         bucket_cost = _SUBWORDS_PER_CALL["cpu" if device.type == "cpu" else "cuda"]
         ragged = Ragged.of(subwords.lengths, device=device, bucket_cost=bucket_cost, by_tokens=True)
-        at_once = self.max_subwords(device)
+        max_subwords = self.max_subwords(device)
         with self._precision(device):
-            read = [
-                torch.cat([compute(*part) for part in split_windows(windows[:, 0], bucket.key_mask, at_once)])
+            outputs = [
+                torch.cat([compute(*part) for part in split_windows(windows[:, 0], bucket.key_mask, max_subwords)])
                 for windows, bucket in zip(ragged.pad(inputs[:, None]), ragged.buckets, strict=True)
             ]
-        return ragged.join([part[:, None] for part in read])
+        return ragged.join([part[:, None] for part in outputs])
 
-    def _compute(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Return the rows of windows of one length, the mean of some layers.
+    def _run_all_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
+        """Return the hidden of windows of one length, the mean of some layers.
 
         ids (Tensor): *Shape:* (windows, length, 1)
         key_mask (Optional[Tensor]): That of the windows' bucket.
@@ -202,14 +202,14 @@ class PretrainedTransformer(nn.Module):
         return mean_of_layers(self.transformer, ids[..., 0], mask, self.config.layers).float()
 
 
-def split_windows(windows: Tensor, masks: Tensor | None, at_once: int) -> Iterator[tuple[Tensor, Any]]:
+def split_windows(windows: Tensor, masks: Tensor | None, max_subwords: int) -> Iterator[tuple[Tensor, Any]]:
     """Yield some windows of one length at a time, with their masks.
 
     windows (Tensor): *Shape:* (windows, length, ...)
     masks (Optional[Tensor]): One for each window, if there are any.
-    at_once (int): Maximum number of subwords.
+    max_subwords (int): Maximum number of subwords.
     """
-    parts = windows.split(max(1, at_once // windows.shape[1]))
+    parts = windows.split(max(1, max_subwords // windows.shape[1]))
     yield from zip(parts, [None] * len(parts) if masks is None else masks.split(len(parts[0])), strict=True)
 
 
@@ -260,10 +260,12 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
     )
     tokenizer = Tokenizer.from_buffer(weights.vocabulary.json)
     longest = weights.longest
-    return model, library.PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=longest, **_E5_MARKS)
+    return model, library.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=longest, **_E5_SPECIAL_TOKENS
+    )
 
 
-def keep_rows(model: Any, subwords: IntArray) -> None:
+def keep_embeddings(model: Any, subwords: IntArray) -> None:
     """Remove the rows of all subwords but these, in this order."""
     rows = model.get_input_embeddings().weight.detach()[torch.from_numpy(subwords).to(model.device)]
     model.set_input_embeddings(torch.nn.Embedding.from_pretrained(rows.clone(), freeze=False))

@@ -370,7 +370,7 @@ def test_frozen_layers_stay_are_computed_once_and_have_no_dropout(tmp_path, monk
         "subword_tokenizer",
         lambda docs, original=module.subword_tokenizer: read.append(len(docs)) or original(docs),
     )
-    lower = [module._read_lower([DOCS[0]])[0] for _ in range(2)]
+    lower = [module._frozen_outputs([DOCS[0]])[0] for _ in range(2)]
     assert torch.equal(*lower)
     read.clear()
     for _ in range(3):
@@ -389,7 +389,9 @@ def test_frozen_layers_of_texts_that_are_evaluated_again_are_computed_no_more(ti
     module, dev, read = module_of(model), DOCS[:2], []
     learn = DOCS[2:]
     monkeypatch.setattr(
-        module, "_read_lower", lambda docs, original=module._read_lower: read.append(len(docs)) or original(docs)
+        module,
+        "_frozen_outputs",
+        lambda docs, original=module._frozen_outputs: read.append(len(docs)) or original(docs),
     )
     for _ in range(4):
         _, backprop = model.begin_update(learn)
