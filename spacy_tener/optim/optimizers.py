@@ -1,5 +1,5 @@
 """Optimizers with learning rates by parameter groups, Thinc's Adam and the SGD of the papers' code, and the schedule of
-their rates: an endless iterator, from which Thinc's optimizers read one value a step."""
+their rates: an is_endless iterator, from which Thinc's optimizers read one value a step."""
 
 import itertools
 from collections import Counter
@@ -16,7 +16,7 @@ from thinc.types import Floats2d, FloatsXd
 from ..errors import RemedyError
 from ..validation import Probability, SettingError, validated
 
-_ENDLESS = 1000
+_DEFAULT_STEPS = 1000
 """Updates of a training whose end is not known, as far as the warm-up is concerned."""
 
 # Annotations are no strings here: config files are checked by those of a class as they stand.
@@ -45,9 +45,9 @@ class RatedOptimizer(Optimizer):
     def _check_not_negative(self, **numbers: float) -> None:
         for name, number in numbers.items():
             if not number >= 0.0:
-                self._refuse(f"{name} must be at least 0; got {number}")
+                self._raise_error(f"{name} must be at least 0; got {number}")
 
-    def _refuse(self, problem: str) -> NoReturn:
+    def _raise_error(self, problem: str) -> NoReturn:
         raise RemedyError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
 
     def factor_of(self, name: str) -> float:
@@ -154,7 +154,7 @@ class SGD(RatedOptimizer):
         super().__init__(learn_rate, rates=rates, L2=L2, beta1=0.0, beta2=0.0, grad_clip=0.0, use_averages=False)
         self._check_not_negative(momentum=momentum, clip_value=clip_value)
         if momentum >= 1.0:
-            self._refuse(f"momentum must be below 1; got {momentum}")
+            self._raise_error(f"momentum must be below 1; got {momentum}")
         self.momentum = momentum
         self.clip_value = clip_value
 
@@ -272,18 +272,18 @@ def triangular(
         `nlp.resume_training()`), the end is unknown: the rate rises as for 1,000 updates and stays there.
     warmup (float): Fraction of the steps in which the rate rises.
     """
-    endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
-    steps = _ENDLESS if endless else total_steps
+    is_endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
+    steps = _DEFAULT_STEPS if is_endless else total_steps
     if isinstance(steps, str):
         raise SettingError(f"total_steps must be a number of updates; got {steps!r}")
     rates = _triangular(max_rate, steps, warmup * steps)
-    return RateSchedule(itertools.accumulate(rates, max) if endless else rates)
+    return RateSchedule(itertools.accumulate(rates, max) if is_endless else rates)
 
 
-def _triangular(max_rate: float, total_steps: int, top: float) -> Iterator[float]:
+def _triangular(max_rate: float, total_steps: int, peak: float) -> Iterator[float]:
     step = 0
     while True:
         step += 1
-        falling = max(total_steps - step, 0) / (total_steps - top)
+        falling = max(total_steps - step, 0) / (total_steps - peak)
         # If the peak lies between two steps, neither side may exceed it.
-        yield max_rate * min(step / top if step < top else 1.0, falling, 1.0)
+        yield max_rate * min(step / peak if step < peak else 1.0, falling, 1.0)

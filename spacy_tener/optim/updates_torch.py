@@ -40,16 +40,16 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
     if hasattr(optimizer, "update_rows"):
         optimizer.update_rows(key, weights, d_weights)
     else:
-        with _rows_alone(optimizer, key, table, torch2xp(rows)):
+        with _row_momentum(optimizer, key, table, torch2xp(rows)):
             weights, _ = optimizer(key, weights, d_weights)
     table[rows] = xp2torch(weights, device=table.device)
 
 
 @contextlib.contextmanager
-def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
+def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
     """Give the optimizer, under `key`, the momentum of the rows only; keep that of the table under another key."""
     height, width = table.shape
-    of_table = (key[0], f"{key[1]}.whole")  # the key of the table's momentum
+    table_key = (key[0], f"{key[1]}.whole")  # the key of the table's momentum
     # Parameter averages have the shape of the whole table, which every step would have to read. They are not needed:
     # TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows, 51.7 and
     # 52.4 with those of rows too, 52.7 and 51.4 with none.
@@ -57,20 +57,20 @@ def _rows_alone(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[
     try:
         for moments in (optimizer.mom1, optimizer.mom2):
             moments.pop(key, None)
-            if of_table in moments:
-                missing = height - len(moments[of_table])
+            if table_key in moments:
+                missing = height - len(moments[table_key])
                 if missing:
                     # New rows of a table start with zero momentum.
-                    pad = get_array_module(moments[of_table]).pad
-                    moments[of_table] = pad(moments[of_table], ((0, missing), (0, 0)))
-                moments[key] = moments[of_table][rows].ravel()
+                    pad = get_array_module(moments[table_key]).pad
+                    moments[table_key] = pad(moments[table_key], ((0, missing), (0, 0)))
+                moments[key] = moments[table_key][rows].ravel()
         yield
         for moments in (optimizer.mom1, optimizer.mom2):
-            of_rows = moments.pop(key, None)
-            if of_rows is not None:
-                if of_table not in moments:
-                    moments[of_table] = get_array_module(of_rows).zeros((height, width), dtype=of_rows.dtype)
-                moments[of_table][rows] = of_rows.reshape(-1, width)
+            row_moments = moments.pop(key, None)
+            if row_moments is not None:
+                if table_key not in moments:
+                    moments[table_key] = get_array_module(row_moments).zeros((height, width), dtype=row_moments.dtype)
+                moments[table_key][rows] = row_moments.reshape(-1, width)
     finally:
         optimizer.averages = averages
 
@@ -96,7 +96,7 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
     if optimizer.grad_clip:
         norms = torch.stack(torch._foreach_norm(gradients)).clamp(min=1e-12)
         torch._foreach_mul_(gradients, list((optimizer.grad_clip / norms).clamp(max=1.0).unbind()))
-    means, squares = (_kept(moments, keys, weights) for moments in (optimizer.mom1, optimizer.mom2))
+    means, squares = (_optimizer_states(moments, keys, weights) for moments in (optimizer.mom1, optimizer.mom2))
     torch._foreach_lerp_(means, gradients, 1 - optimizer.b1)
     torch._foreach_mul_(squares, optimizer.b2)
     torch._foreach_addcmul_(squares, gradients, gradients, 1 - optimizer.b2)
@@ -110,21 +110,23 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
     if optimizer.L2:
         torch._foreach_mul_(weights, [1 - rate * optimizer.L2 for rate in rates])
     if optimizer.averages is not None:
-        averages = _kept(optimizer.averages, keys, weights, flat=False)
+        averages = _optimizer_states(optimizer.averages, keys, weights, flat=False)
         changes = torch._foreach_sub(weights, averages)
         torch._foreach_mul_(changes, [1 - min((1 + age) / (10 + age), 0.9999) for age in ages])
         torch._foreach_add_(averages, changes)
 
 
-def _kept(arrays: dict[Key, Any], keys: Sequence[Key], weights: Sequence[Tensor], *, flat: bool = True) -> list[Tensor]:
+def _optimizer_states(
+    arrays: dict[Key, Any], keys: Sequence[Key], weights: Sequence[Tensor], *, flat: bool = True
+) -> list[Tensor]:
     """Return what an optimizer keeps of each parameter, which begins as zeros.
 
-    flat (bool): It is kept as one row, as Thinc keeps momentum.
+    flat (bool): It is states as one row, as Thinc keeps momentum.
     """
-    kept = []
+    states = []
     for key, weight in zip(keys, weights, strict=True):
         if key not in arrays:
             zeros = torch.zeros_like(weight)
             arrays[key] = torch2xp(zeros.ravel() if flat else zeros)
-        kept.append(xp2torch(arrays[key], device=weight.device).view_as(weight))
-    return kept
+        states.append(xp2torch(arrays[key], device=weight.device).view_as(weight))
+    return states
