@@ -16,7 +16,7 @@ from thinc.api import Model
 from thinc.model import deserialize_attr, serialize_attr
 
 from ..features.keys import Keys, StringTable
-from ..features.pretrained_vectors import VectorsSource, prepared, read_vectors
+from ..features.pretrained_vectors import VectorsSource, read_vectors, scale_vectors
 from ..features.tokens import TokenBatch
 from ..nn.backends import Backend, Indices, Layer
 from ..nn.layers_numpy import EmbeddingTables as TableRows
@@ -270,7 +270,7 @@ def load_vectors(
     loaded = read_vectors(source, width=width, normalise=normalise, keep=keep)
     keys = to_keys(loaded.strings)
     first = np.sort(np.unique(keys, return_index=True)[1])  # in the order of the source, the most frequent first
-    keys, vectors = keys[first], prepared(loaded.table[first], whiten=whiten)
+    keys, vectors = keys[first], scale_vectors(loaded.table[first], whiten=whiten)
     table = embedder.vocabulary.tables[name]
     table.add(keys)
     embedder.vocabulary.pretrained[name] = len(table)

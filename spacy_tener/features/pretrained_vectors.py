@@ -102,16 +102,16 @@ def _read_directory(selection: RowFilter) -> FloatArray:
     return np.asarray(data.get() if hasattr(data, "get") else data, dtype=np.float32)[rows]
 
 
-def prepared(table: FloatArray, *, whiten: bool) -> FloatArray:
+def scale_vectors(table: FloatArray, *, whiten: bool) -> FloatArray:
     """Scale the rows to unit length, after whitening them if asked. *Shape:* (rows, width)"""
     if whiten:
-        table = whitened(table)
+        table = whiten_table(table)
     # Randomly initialised rows have this length on average. A row of zeros is kept.
     scaled: FloatArray = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     return scaled
 
 
-def whitened(table: FloatArray) -> FloatArray:
+def whiten_table(table: FloatArray) -> FloatArray:
     """Subtract the mean of the rows, and scale them to equal variance in every direction.
 
     Vectors from raw text share a mean and a few directions with most of their variance, which encode the frequency of a

@@ -14,7 +14,7 @@ from spacy.vocab import Vocab
 from thinc.types import Floats1d
 
 from spacy_tener.features.keys import Normaliser
-from spacy_tener.features.pretrained_vectors import prepared, read_vectors, whitened
+from spacy_tener.features.pretrained_vectors import read_vectors, scale_vectors, whiten_table
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
 ROWS = {"中": [0.5, -1.25, 3e-2], "国": [1.0, 0.0, -0.5], "2": [7.0, 8.0, 9.0]}
@@ -189,7 +189,7 @@ def correlated(n: int, width: int) -> np.ndarray:
 
 
 def test_whitened_rows_have_no_mean_and_vary_equally_and_independently() -> None:
-    table = whitened(correlated(4000, 12))
+    table = whiten_table(correlated(4000, 12))
     assert table.dtype == np.float32
     np.testing.assert_allclose(table.mean(0), np.zeros(12), atol=1e-3)
     np.testing.assert_allclose(np.cov(table.T, bias=True), np.eye(12), atol=1e-2)
@@ -202,24 +202,24 @@ def test_of_all_whitenings_it_is_the_one_that_turns_nothing() -> None:
     columns, _ = np.linalg.qr(columns - columns.mean(0))
     scales = np.array([3.0, 1.0, 0.5, 2.0, 9.0, 0.1, 1.0, 1.0])
     centred = columns - columns.mean(0)
-    np.testing.assert_allclose(whitened(columns * scales + 5.0), centred / centred.std(0), atol=0.05)
+    np.testing.assert_allclose(whiten_table(columns * scales + 5.0), centred / centred.std(0), atol=0.05)
 
 
 @pytest.mark.parametrize("n", [0, 1, 3])
 @pytest.mark.parametrize("whiten", [False, True])
 def test_few_rows_stay_finite(n: int, whiten: bool) -> None:
-    table = prepared(correlated(n, 6), whiten=whiten)
+    table = scale_vectors(correlated(n, 6), whiten=whiten)
     assert table.shape == (n, 6)
     assert np.isfinite(table).all()
     # In the directions in which few rows do not vary there is nothing.
-    assert np.linalg.matrix_rank(whitened(correlated(n, 6)), tol=1e-2) == max(n - 1, 0)
+    assert np.linalg.matrix_rank(whiten_table(correlated(n, 6)), tol=1e-2) == max(n - 1, 0)
 
 
 @pytest.mark.parametrize("whiten", [False, True])
 def test_rows_are_scaled_to_unit_length(whiten: bool) -> None:
-    lengths = np.linalg.norm(prepared(correlated(50, 6), whiten=whiten), axis=1)
+    lengths = np.linalg.norm(scale_vectors(correlated(50, 6), whiten=whiten), axis=1)
     np.testing.assert_allclose(lengths, np.ones(50), rtol=1e-5)
 
 
 def test_a_row_of_zeros_is_not_divided_by_its_length() -> None:
-    np.testing.assert_array_equal(prepared(np.zeros((2, 3), "float32"), whiten=False), np.zeros((2, 3)))
+    np.testing.assert_array_equal(scale_vectors(np.zeros((2, 3), "float32"), whiten=False), np.zeros((2, 3)))
