@@ -117,7 +117,7 @@ class CharVocabulary(Vocabulary):
         self._cache = KeyCache(normaliser)
         self._end_key = normaliser.key(END_MARK)
 
-    def read(self, tokens: TokenBatch) -> EmbedInput:
+    def to_input(self, tokens: TokenBatch) -> EmbedInput:
         """Return the keys of all tokens for each table. *Shape:* (tokens,)"""
         unigrams = self._cache(tokens.orths, tokens.stores)[tokens.indices]
         keys = {UNIGRAM: unigrams}

@@ -173,7 +173,7 @@ class LexiconVocabulary(Vocabulary):
         """Find the lexicon's words, without those of lists."""
         return self.lexicon.find(tokens.joined, max_words=self.max_words)
 
-    def read(self, tokens: TokenBatch) -> EmbedInput:
+    def to_input(self, tokens: TokenBatch) -> EmbedInput:
         lists = self.lists.active(tokens.sources)
         if not lists:
             return EmbedInput(self.keys(self.match(tokens).words))

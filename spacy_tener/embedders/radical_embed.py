@@ -168,10 +168,10 @@ class RadicalTable:
 
     def __getitem__(self, char: str) -> str:
         """Return the radicals of one character."""
-        radicals, _ = self.read(code_points(char).astype(np.uint64), np.ones(len(char), dtype=np.int64))
+        radicals, _ = self.find(code_points(char).astype(np.uint64), np.ones(len(char), dtype=np.int64))
         return "".join(map(chr, radicals.tolist()))
 
-    def read(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
+    def find(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
         """Return the radicals of the characters of words, and the number of radicals of each word.
 
         characters (Keys): Of all words, joined. *Shape:* (characters,)
@@ -264,7 +264,7 @@ class RadicalVocabulary(SpellingVocabulary):
     def spell(self, tokens: TokenBatch) -> Spellings:
         """Return the radicals of each distinct token."""
         spellings = super().spell(tokens)
-        return Spellings(*self.structures.read(spellings.keys, spellings.lengths), spellings.words)
+        return Spellings(*self.structures.find(spellings.keys, spellings.lengths), spellings.words)
 
     def to_parts(self) -> dict[str, Any]:
         table = self.structures

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import PositiveInt
 from spacy.tokens import Doc
 
-from ..features.segmenter import segment, jieba_version, keys_of_tag, token_keys, apply_word_lists
+from ..features.segmenter import apply_word_lists, jieba_version, keys_of_tag, segment, token_keys
 from ..features.tokens import TokenBatch
 from ..features.word_lists import WordLists
 from ..nn.shim import EmbedModel
@@ -62,7 +62,7 @@ class SegmentVocabulary(Vocabulary):
         super().__init__((SEGMENT,))
         self.lists = WordLists()
 
-    def read(self, tokens: TokenBatch) -> EmbedInput:
+    def to_input(self, tokens: TokenBatch) -> EmbedInput:
         """Return the key of each token's combination. *Shape:* (tokens,)"""
         text = tokens.joined
         segmentation = segment(text)

@@ -137,7 +137,7 @@ class SpellingVocabulary(Vocabulary):
         """Return the characters of each distinct token."""
         return spell(tokens, self._normaliser)
 
-    def read(self, tokens: TokenBatch) -> EmbedInput:
+    def to_input(self, tokens: TokenBatch) -> EmbedInput:
         """Return the keys of the distinct tokens' characters, the length of each distinct token, and each token's index
         among them.
 

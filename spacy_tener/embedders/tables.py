@@ -66,7 +66,7 @@ class Vocabulary(ABC):
         return ()
 
     @abstractmethod
-    def read(self, tokens: TokenBatch) -> EmbedInput:
+    def to_input(self, tokens: TokenBatch) -> EmbedInput:
         """Return the keys to look up for a batch of texts, and the other arguments of the embedder's module."""
 
     def clear(self) -> None:
@@ -133,8 +133,8 @@ class TableEmbedder(Layer):
         return packages
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Any:
-        read = self.vocabulary.read(inputs)
-        return backend.call(self, *self.find_rows(read.keys, backend), *read.arguments)
+        embed_input = self.vocabulary.to_input(inputs)
+        return backend.call(self, *self.find_rows(embed_input.keys, backend), *embed_input.arguments)
 
     def find_rows(
         self, keys: Mapping[str, Keys], backend: Backend, *, appended: Mapping[str, IntArray] | None = None
@@ -299,7 +299,7 @@ def observe(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> None:
     ]
     for tokens in batches:
         for embedder, used_rows in zip(embedders, masks, strict=True):
-            keys = embedder.vocabulary.read(tokens).keys
+            keys = embedder.vocabulary.to_input(tokens).keys
             embedder.add_keys(keys)
             for name, is_used in used_rows.items():
                 rows = embedder.vocabulary.tables[name].rows(keys[name])

@@ -80,7 +80,7 @@ def count_rows(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> RowCoun
     ]
     for tokens in batches:
         for embedder, table_counts in zip(embedders, counts, strict=True):
-            for name, keys in embedder.vocabulary.read(tokens).keys.items():
+            for name, keys in embedder.vocabulary.to_input(tokens).keys.items():
                 rows = embedder.vocabulary.tables[name].rows(keys)
                 table_counts[name] += np.bincount(rows, minlength=table_counts[name].size)
     return counts

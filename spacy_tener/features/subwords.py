@@ -71,9 +71,9 @@ class SubwordTokenizer:
 
     def __call__(self, docs: Sequence[Doc]) -> SubwordBatch:
         texts = [doc.text for doc in docs]
-        return self.read(texts, *_token_spans(docs, begins_of(lengths_of(texts) + 1)))
+        return self.tokenize(texts, *_token_spans(docs, begins_of(lengths_of(texts) + 1)))
 
-    def read(self, texts: list[str], starts: IntArray, ends: IntArray) -> SubwordBatch:
+    def tokenize(self, texts: list[str], starts: IntArray, ends: IntArray) -> SubwordBatch:
         """Return the subwords of texts and of their tokens.
 
         starts, ends (IntArray): Of all tokens, in the texts joined with one character after each. *Shape:* (tokens,)

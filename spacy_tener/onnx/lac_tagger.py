@@ -101,7 +101,7 @@ class LacTagger:
             whole = text.slice(0, len(text))
             starts = np.append(0, ends[:-1] + 1)
             lines = [whole[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-            pieces = self.encoder.subword_tokenizer.read(lines, characters, characters + 1)
+            pieces = self.encoder.subword_tokenizer.tokenize(lines, characters, characters + 1)
             scores = self.encoder.features(pieces)[:, : len(self.transitions)]
             if entities or joined is not None:
                 allowed = self._allowed(len(text), entities, joined)

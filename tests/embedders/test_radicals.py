@@ -42,7 +42,7 @@ PARTS = {
 def read(table, *words):
     """The radicals of each word."""
     characters = np.array([ord(char) for word in words for char in word], dtype=np.uint64)
-    radicals, lengths = table.read(characters, np.array([len(word) for word in words], dtype=np.int64))
+    radicals, lengths = table.find(characters, np.array([len(word) for word in words], dtype=np.int64))
     ends = np.cumsum(lengths)
     return ["".join(map(chr, radicals[end - n : end].tolist())) for n, end in zip(lengths, ends, strict=True)]
 
