@@ -178,7 +178,7 @@ def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, 
     if not is_of_lexicon.all():
         similar = vocabulary.similar_words(found, [words for words, _ in lists])
         has_row[~is_of_lexicon] = (
-            np.maximum.reduceat(similar.words, np.cumsum(similar.sizes) - similar.sizes)[similar.which] != 0
+            np.maximum.reduceat(similar.words, np.cumsum(similar.sizes) - similar.sizes)[similar.word_indices] != 0
         )
     columns = (found.layers, match.words, match.heads, match.tails, has_row)
     return [

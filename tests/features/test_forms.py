@@ -14,7 +14,7 @@ from spacy.vocab import Vocab
 from spacy_tener.features.characters import code_points
 from spacy_tener.features.keys import simplify, simplify_codes
 from spacy_tener.features.lexicon import Lexicon
-from spacy_tener.features.segmenter import segment, apply_word_lists
+from spacy_tener.features.segmenter import apply_word_lists, segment
 from spacy_tener.features.tokens import join_texts
 from spacy_tener.features.word_lists import WordList, WordListEntry
 

@@ -13,7 +13,7 @@ from spacy.strings import get_string_id
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.features.segmenter import Segmentation, segment, token_keys, apply_word_lists
+from spacy_tener.features.segmenter import Segmentation, apply_word_lists, segment, token_keys
 from spacy_tener.features.tokens import join_texts
 from spacy_tener.features.word_lists import WordList, WordListEntry
 
