@@ -1,4 +1,9 @@
-"""Features of texts that training computes once, in memory and in a temporary file."""
+"""A cache of the features that a frozen encoder computes for the texts of a training run.
+
+Training passes the same texts to the encoder in every epoch. `FeatureCache` stores the encoder's output in memory and
+in a temporary file, so that each text is encoded once. It is used by `OnnxEmbed`, by `TransformerEmbed` with frozen
+layers, and by knowledge distillation.
+"""
 
 from __future__ import annotations
 
@@ -14,37 +19,42 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
+# Maximum number of hashes in each of the two sets of predicted texts, which is more than a development set contains.
 _MAX_HASHES = 100_000
-"""Maximum number of predicted texts that are remembered since the last update, and of those before it: more than a
-corpus has in its dev part."""
 
 Input = TypeVar("Input")
 DocKey = tuple[str, bytes]
+# A NumPy array or a torch tensor with the features of one text. *Shape:* (tokens, width)
 Features = Any
-"""Features of a text: an array of numpy, or a tensor. *Shape:* (tokens, width)"""
 
 
 class _FilePosition(NamedTuple):
-    """Where the features of a text are in the file."""
+    """The location of a text's features in the temporary file.
+
+    start (int): Offset in bytes.
+    shape (tuple[int, int]): Shape of the array.
+    """
 
     start: int
     shape: tuple[int, int]
 
 
 def cache_key(doc: Doc) -> DocKey:
-    """Return a key of a Doc's text and its tokens."""
+    """Return a cache key for a Doc, which depends on its text and on the offsets of its tokens."""
     return doc.text, doc.to_array([IDX, LENGTH]).tobytes()
 
 
 class FeatureCache:
-    """Cache of the features of texts, by text and token offsets. Threads and forked processes may share it.
+    """A cache of features by text and token offsets, which is filled during training only.
 
-    It keeps features of texts in training, and of texts that are predicted both before and after an update, as those of
-    dev are. So nothing is added when training has ended. Copies start empty.
+    The cache stores two kinds of texts: texts that are passed with `training=True`, and texts that are predicted both
+    before and after an update, such as the development set. A trained pipeline therefore caches nothing when it
+    predicts new texts. Threads and forked processes can share a cache. Copies and unpickled caches start empty.
 
-    limit (int): Maximum size in memory, in bytes, which the last text may exceed.
-    on_disk (int): Maximum size of further features, arrays of NumPy, in a temporary file. Windows keeps none there.
-    half (bool): Keep arrays of NumPy in 16 bits.
+    limit (int): Maximum size in memory, in bytes. The last stored text can exceed it.
+    on_disk (int): Maximum size of the temporary file, in bytes, for NumPy arrays that do not fit in memory. The file is
+        not used on Windows, which has no `os.pread`.
+    half (bool): Store NumPy arrays as float16.
     """
 
     def __init__(self, limit: int, on_disk: int = 0, *, half: bool = False) -> None:
@@ -56,7 +66,8 @@ class FeatureCache:
         self._lock = threading.Lock()
         self._entries: dict[DocKey, Features | _FilePosition] = {}
         self.has_begun = False
-        # Hashes of texts that were predicted since the last update, and before it.
+        # Hashes of texts that were predicted since the last update, and of texts that were predicted before that
+        # update. A text in both groups is evaluated regularly, so its features are worth storing.
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()
 
@@ -74,8 +85,10 @@ class FeatureCache:
         """Return the features of each text.
 
         keys (Sequence[DocKey]): The keys of the texts.
-        inputs (Sequence[Input]): What their features are computed from.
-        compute (Callable): Computes the features of texts that the cache lacks.
+        inputs (Sequence[Input]): The input of `compute` for each text.
+        compute (Callable): Computes the features of the texts that are not in the cache.
+        training (bool): Whether the call belongs to an update. The first such call activates the cache.
+        RETURNS (Sequence[Features]): The features. *Shape:* (tokens, width) for each text
         """
         if training:
             self.has_begun = self.limit > 0
@@ -90,7 +103,7 @@ class FeatureCache:
             for key, features in zip(missing, compute(list(missing.values())), strict=True):
                 found[key] = features
                 if self._has_room and (training or hash(key) in self._evaluated):
-                    # A copy: these features are a view of the batch's.
+                    # The features are a view of the whole batch, which would otherwise stay in memory.
                     self._add(key, self._copy(features))
         if not training and len(self._predicted) < _MAX_HASHES:
             self._predicted.update(map(hash, missing))
@@ -103,7 +116,7 @@ class FeatureCache:
 
     @property
     def _has_room(self) -> bool:
-        # A forked process adds nothing: it shares the file.
+        # A forked process shares the file with its parent, so it must not append to it.
         return os.getpid() == self._process and (self.size < self.limit or self.size_on_disk < self._room_on_disk)
 
     def _add(self, key: DocKey, features: Features) -> None:
@@ -118,7 +131,10 @@ class FeatureCache:
                 self.size_on_disk += features.nbytes
 
     def _write(self, features: Features) -> _FilePosition | None:
-        """Append features to the file. If it cannot be written, return None, and write no more."""
+        """Append features to the temporary file and return their position.
+
+        If the file cannot be written, return None, warn, and stop using the file.
+        """
         try:
             self._file = self._file or TemporaryFile()  # noqa: SIM115 - open as long as the features are kept
             if os.pwrite(self._file.fileno(), features.tobytes(), self.size_on_disk) == features.nbytes:
@@ -128,8 +144,8 @@ class FeatureCache:
             reason = error.strerror or str(error)
         self._room_on_disk = 0
         warnings.warn(
-            f"Features of an encoder cannot be kept in {gettempdir()}: {reason}. Training goes on and computes further "
-            "ones again in each epoch. Free some space, or set TMPDIR to another directory.",
+            f"Features of an encoder cannot be cached in {gettempdir()}: {reason}. Training continues, but encodes the "
+            "remaining texts again in each epoch. Free some space, or set TMPDIR to another directory.",
             stacklevel=2,
         )
         return None
@@ -141,13 +157,14 @@ class FeatureCache:
             return entry
         assert self._file is not None
         n_tokens, width = entry.shape
-        # By an offset of its own: threads and forked processes share the file's position.
+        # `pread` takes the offset as an argument. `seek` would move the file position that threads and forked processes
+        # share.
         dtype = np.dtype(np.float16 if self.half else np.float32)
         data = os.pread(self._file.fileno(), dtype.itemsize * n_tokens * width, entry.start)
         return np.frombuffer(data, dtype=dtype).reshape(entry.shape).astype(np.float32)
 
 
 def _to_half(features: Features) -> Features:
-    """Return features in 16 bits. What these cannot hold becomes the largest number that they can."""
+    """Convert features to float16. Values beyond the range of float16 are clipped."""
     largest = np.finfo(np.float16).max
     return np.clip(features, -largest, largest).astype(np.float16)

@@ -1,4 +1,9 @@
-"""Characters as code points: those of the distinct strings of a batch, and those of its concatenated texts."""
+"""Arrays of Unicode code points, for the texts of a batch and for its distinct strings.
+
+`JoinedText` contains the concatenated texts of a batch, in which lexicons, word lists and the word segmenter find
+words. `Spellings` contains the characters of each distinct token, the input of character and radical encoders.
+`TokenBatch` in `tokens.py` creates both.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +19,14 @@ from .keys import Keys, simplify_codes
 
 CodePoints = NDArray[np.uint32]
 
+# The character after each text in a `JoinedText`. Lexicons refuse words that contain it, so no match can span two
+# texts.
 SEPARATOR = "\0"
-"""Follows each Doc in a joined text. No word of a lexicon contains it, so none is found across Docs."""
+# The characters at which `str.splitlines` ends a line.
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""The characters at which `str.splitlines` ends a line."""
+# Number of characters that are used at each end of a long token, which limits the cost of a token of a million
+# characters.
 MAX_AT_EACH_END = 32
-"""Characters that are read at each end of a word longer than twice this, against hostile text."""
 
 _CODEC = "utf-32-le"
 CODE_POINT = np.dtype("<u4")
@@ -28,11 +35,11 @@ _NO_TOKEN = -1
 
 @dataclass(frozen=True)
 class Spellings:
-    """The characters of a batch's distinct words.
+    """The characters, or the radicals, of the distinct tokens in a batch.
 
-    keys (Keys): Code points of the characters, word after word. *Shape:* (characters,)
-    lengths (IntArray): Number of characters of each word. *Shape:* (words,)
-    words (IntArray): Index of the word of each token of the batch. *Shape:* (tokens,)
+    keys (Keys): Code points of the characters of all distinct tokens, concatenated. *Shape:* (characters,)
+    lengths (IntArray): Number of characters of each distinct token. *Shape:* (words,)
+    words (IntArray): Index of the distinct token for each token in the batch. *Shape:* (tokens,)
     """
 
     keys: Keys
@@ -41,7 +48,7 @@ class Spellings:
 
 
 def truncate_middle(text: str) -> str:
-    """Return a string, or the two ends of one that is too long to be read completely."""
+    """Return a string without its middle part if it is longer than twice `MAX_AT_EACH_END`."""
     n = MAX_AT_EACH_END
     return text if len(text) <= 2 * n else text[:n] + text[-n:]
 
@@ -58,13 +65,15 @@ def code_points(text: str) -> CodePoints:
 
 @dataclass(frozen=True)
 class JoinedText:
-    """The texts of Docs, each followed by a separator. Tokens are numbered through the whole batch.
+    """The concatenated texts of a batch, with a separator after each text.
 
-    codes (CodePoints): Code points. *Shape:* (characters,)
+    All indices of characters and tokens refer to the whole batch.
+
+    codes (CodePoints): Code points of the texts and separators. *Shape:* (characters,)
     first_characters (IntArray): Index of each token's first character. *Shape:* (tokens,)
     last_characters (IntArray): Index of each token's last character. *Shape:* (tokens,)
-    lengths (IntArray): Tokens of each Doc. *Shape:* (docs,)
-    stops (IntArray): End of each text, the index of its separator. *Shape:* (docs,)
+    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
+    stops (IntArray): Index of the separator after each text. *Shape:* (texts,)
     """
 
     codes: CodePoints
@@ -78,12 +87,12 @@ class JoinedText:
 
     @cached_property
     def tokens_starting(self) -> IntArray:
-        """The token that starts at each character, -1 where none does. *Shape:* (characters,)"""
+        """The index of the token that starts at each character, or -1. *Shape:* (characters,)"""
         return self._tokens_at(self.first_characters)
 
     @cached_property
     def tokens_ending(self) -> IntArray:
-        """The token that ends with each character, -1 where none does. *Shape:* (characters,)"""
+        """The index of the token that ends with each character, or -1. *Shape:* (characters,)"""
         return self._tokens_at(self.last_characters)
 
     def _tokens_at(self, indices: IntArray) -> IntArray:
@@ -93,9 +102,9 @@ class JoinedText:
 
     @cached_property
     def simplified(self) -> JoinedText:
-        """The texts with the form of each character, in which words are looked up."""
+        """The texts in simplified script and half-width letters, in which words are looked up (see `simplify`)."""
         return replace(self, codes=simplify_codes(self.codes))
 
     def slice(self, start: int, stop: int) -> str:
-        """Return the text between two indices."""
+        """Return the characters between two indices as a string."""
         return self.codes[start:stop].tobytes().decode(_CODEC)

@@ -1,4 +1,8 @@
-"""Lexicons, whose words are found in texts by a trie."""
+"""Lexicons: immutable lists of words, and a fast search for all of their occurrences in a batch of texts.
+
+`LexiconEmbed` finds the words that FLAT and its relatives encode. `word_lists.py` uses the same search for lists that
+change after training. `lexicon_sources.py` contains the registered functions that create lexicons.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +25,26 @@ from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, CodePoints, JoinedText, code_points, lengths_of
 from .keys import Keys, mix, search, simplify
 
+# Maximum number of matches in a part of the text that is searched at once. The search needs about 70 bytes for a match,
+# so that a part needs at most 20 MB.
 _MATCHES_PER_WINDOW = 1 << 18
-"""The search takes some 70 bytes for each, so a window takes at most 20 MB."""
+# Maximum number of words in a lexicon. Words and trie of this size take about 700 MB of memory and 8 seconds to build.
 MAX_LEXICON_WORDS = 5_000_000
-"""Maximum size of a lexicon: words and trie then take some 700 MB, and 8 seconds to build."""
+# Characters that a lexicon cannot contain: the separator of texts, and lone surrogates, which cannot be encoded.
 _INVALID = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
+# Number of bits of a Unicode code point, and the first number above all code points.
 _CODE_BITS, _FIRST_NODE = np.uint64(21), 0x110000
-"""Bits of a code point, and the number behind the last one."""
 _NO_MATCHES = np.zeros((3, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Match:
-    """The words found in a batch, text after text, sorted by (head, tail) in each of them.
+    """The lexicon words that occur in a batch of texts, sorted by text, head and tail.
 
-    words (IntArray): Index of each word in the lexicon. *Shape:* (words,)
-    heads (IntArray): First token of each word, as a position in its text. *Shape:* (words,)
-    tails (IntArray): Last token of each word, inclusive. *Shape:* (words,)
-    counts (IntArray): Number of words in each text. *Shape:* (texts,)
+    words (IntArray): Index of each matched word in the lexicon. *Shape:* (words,)
+    heads (IntArray): Position of the word's first token in its text. *Shape:* (words,)
+    tails (IntArray): Position of the word's last token in its text. *Shape:* (words,)
+    counts (IntArray): Number of matched words in each text. *Shape:* (texts,)
     """
 
     words: IntArray
@@ -48,20 +54,27 @@ class Match:
 
 
 class WordTrie:
-    """Finds words in joined texts. The node of a word's first character is its code point; others are numbered by the
-    length of the beginnings that they stand for.
+    """A trie that finds all occurrences of words in a text, implemented with sorted NumPy arrays.
 
-    The search goes from all positions of a text at once, one character further in each turn. It is as fast as an
-    Aho-Corasick automaton in Rust, and built three times as fast: research/results/lexicon.md.
+    A node stands for a prefix. The node of a single character is its code point; nodes of longer prefixes get numbers
+    from 0x110000 in the order of their lengths. An edge is the 64-bit number `node << 21 | code point`, so that a step
+    for many positions at once is a binary search in the sorted array of edges:
 
-    words (Mapping[str, int]): The index of each word, which has two characters or more.
+        words  ab, abc      edges  a|b -> 0x110000 (word ab),  0x110000|c -> 0x110001 (word abc)
+
+    The search starts at all positions of the text and moves all of them by one character in each iteration, until none
+    matches. It is as fast as an Aho-Corasick automaton in Rust, and is built three times as fast
+    (research/results/lexicon.md).
+
+    words (Mapping[str, int]): The words, with at least two characters each, and the index that a match returns.
     """
 
     def __init__(self, words: Mapping[str, int]) -> None:
         lengths, codes = lengths_of(words), code_points("".join(words)).astype(np.uint64)
         first_indices, rest = starts(lengths), np.arange(lengths.size)
         indices = np.fromiter(words.values(), dtype=np.int64, count=lengths.size)
-        # Hashes of the first two characters: most positions of a text end here, which makes the search twice as fast.
+        # A table of hashed bigrams with which words begin. Most positions of a text are not in the table, which makes
+        # the search twice as fast. The table has at least eight entries for each word, so that collisions are rare.
         self._shift = np.uint64(64 - (8 * lengths.size).bit_length())
         self._beginnings = np.zeros(1 << (64 - int(self._shift)), dtype=bool)
         self._beginnings[self._hash(codes[first_indices], codes[first_indices + 1])] = True
@@ -78,15 +91,18 @@ class WordTrie:
             edges.append(keys)
             ends.append(np.full(keys.size, -1))
             ends[-1][children[is_end]] = indices[rest[is_end]]
-        # Sorted, as longer ones have higher numbers; and the word that ends with each edge. *Shape:* (edges,) each
+        # The edges are sorted, since nodes of longer prefixes have higher numbers. The second array contains the index
+        # of the word that ends with each edge, or -1. *Shape:* (edges,) each
         self._edges, self._words = np.concatenate(edges), np.concatenate(ends)
 
     def find(self, codes: CodePoints, start: int, stop: int) -> IntArray:
-        """Find the words that begin in a part of a joined text, overlapping ones included, the shorter ones first.
+        """Find all words that begin in a part of a text, including overlapping words. Shorter words come first.
 
-        RETURNS (IntArray): First character, end and index of each word. *Shape:* (3, words)
+        codes (CodePoints): The text of a batch, as in `JoinedText.simplified`. *Shape:* (characters,)
+        start, stop (int): The part of the text, as indices of characters.
+        RETURNS (IntArray): The first character, the end (exclusive) and the index of each word. *Shape:* (3, words)
         """
-        stop = min(stop, codes.size - 1)  # the last separator
+        stop = min(stop, codes.size - 1)  # No word begins with the last separator.
         first, second = (codes[start + shift : stop + shift].astype(np.uint64) for shift in (0, 1))
         positions = np.flatnonzero(self._beginnings[self._hash(first, second)]) + start
         nodes, length, found = codes[positions].astype(np.uint64), 1, [_NO_MATCHES]
@@ -102,23 +118,25 @@ class WordTrie:
 
 
 class Lexicon:
-    """Words of two or more characters, each with an optional tag. Immutable: a copy is the same object.
+    """An immutable list of words with at least two characters, each with an optional tag such as a part of speech.
 
-    The trie is built by `prepare`, or when it is first needed; forked processes share its memory, since searching does
-    not write to it. It is not saved: building it from 350,000 words takes a quarter of a second.
+    Copies are the same object. The trie is built by `prepare` or by the first search. Searching does not write to the
+    trie, so that forked processes share its memory. The trie is not saved with a pipeline, since building it from
+    350,000 words takes a quarter of a second.
 
-    words (Iterable[str]): The first of equal words wins. Left out are strings of fewer than two characters (code
-        points), of white space only, and those with a NUL or half a surrogate pair in them. More than five million are
-        refused.
-    tags (Iterable[str] | None): One for each of `words`, the empty string for none.
+    words (Iterable[str]): The words. The first of equal words is used, with its tag. Strings with fewer than two
+        characters, strings of white space, and strings with a NUL or a lone surrogate are left out. More than five
+        million words raise an error.
+    tags (Iterable[str] | None): The tag of each word. The empty string stands for no tag.
+
+    The attribute `words` contains the words in their order, to which all indices of words refer. `tag_names` contains
+    the empty string and the distinct tags in the order of their first occurrence, and `tags` the index of each word's
+    tag in `tag_names`. *Shape:* (words,)
     """
 
     words: list[str]
-    """The words in their order; all indices of words refer to it. Read-only."""
     tag_names: list[str]
-    """The empty string, for no tag, and the distinct tags in order of appearance."""
     tags: NDArray[np.int32]
-    """The index of each word's tag in `tag_names`. *Shape:* (words,)"""
 
     def __init__(self, words: Iterable[str], tags: Iterable[str] | None = None) -> None:
         tag_of: dict[str, str] = {}
@@ -152,22 +170,22 @@ class Lexicon:
         return isinstance(word, str) and simplify(word) in self._index_of
 
     def prepare(self) -> None:
-        """Build the trie now, so that a service's first text need not wait, and forked workers share it."""
+        """Build the trie, so that the first text of a service is processed fast and forked workers share the trie."""
         self.trie  # noqa: B018 - a cached property
 
     def index(self, words: Sequence[str]) -> IntArray:
-        """Return the index of each word, -1 where the lexicon lacks it. *Shape:* (words,)"""
+        """Return the index of each word in the lexicon, or -1 for missing words. *Shape:* (words,)"""
         return np.fromiter((self._index_of.get(simplify(word), -1) for word in words), dtype=np.int64, count=len(words))
 
     def find(self, text: JoinedText, max_words: int | None = None) -> Match:
-        """Find every word whose first character begins a token and whose last character ends one.
+        """Find all words that start and end at token boundaries, including overlapping and nested words.
 
-        Overlapping and nested words are all found; case matters, but not the script or width of characters: words and
-        texts are compared in the forms of their characters. A word that crosses the boundary of a text is not found.
+        The search distinguishes upper and lower case. It does not distinguish traditional from simplified characters,
+        and full-width from half-width letters (see `simplify`).
 
-        text (JoinedText): Texts with any tokens: characters, words, or both.
-        max_words (int | None): Maximum number of words that begin at one token; the longest are kept. It bounds the
-            cost of a hostile text.
+        text (JoinedText): The texts. Tokens can be characters, words, or both.
+        max_words (int | None): Maximum number of words that start with the same token. The longest words are used. The
+            limit bounds the cost of text with very many nested words.
         RETURNS (Match): The words and their tokens.
         """
         if max_words is not None and max_words < 0:
@@ -180,14 +198,15 @@ class Lexicon:
         return Match(words=words, heads=heads - first_tokens, tails=tails - first_tokens, counts=counts)
 
     def _find_all(self, text: JoinedText, max_words: int | None) -> Iterator[IntArray]:
-        """Yield words, heads and tails of one window of the text at a time, so that matches that `max_words` drops do
-        not fill the memory. *Shape:* (3, words) each
+        """Yield the words, heads and tails in one part of the text after another. *Shape:* (3, words) each
+
+        Words beyond `max_words` are removed from each part at once, which limits the memory that they need.
         """
         for start in range(0, len(text) if self.words else 0, self._window):
             first_indices, ends, words = self.trie.find(text.simplified.codes, start, start + self._window)
             heads, tails = text.tokens_starting[first_indices], text.tokens_ending[ends - 1]
             matches = np.flatnonzero((heads >= 0) & (tails >= 0))
-            # Matches come in the order of their lengths.
+            # The trie returns matches sorted by length, so that a stable sort by head yields the order (head, tail).
             matches = matches[np.argsort(heads[matches], kind="stable")]
             if max_words is not None:
                 matches = matches[longest_mask(heads[matches], max_words)]
@@ -202,27 +221,30 @@ class Lexicon:
         return self._indices_of_forms()
 
     def _indices_of_forms(self) -> dict[str, int]:
-        """Return the index of the first word of each form."""
-        # All words are simplified at once: no word contains the separator.
+        """Return the index of each simplified word. If several words have the same form, the first is used."""
+        # One call for the whole string is faster than a call for each word. No word contains the separator.
         forms = simplify(SEPARATOR.join(self.words)).split(SEPARATOR) if self.words else []
         return dict(zip(reversed(forms), reversed(range(len(forms))), strict=True))
 
     def to_bytes(self) -> bytes:
-        """Serialize the words and tags, compressed."""
+        """Serialize the words and tags to compressed bytes."""
         message = {
             "words": SEPARATOR.join(self.words),
             "tag_names": self.tag_names,
             "tags": self.tags.astype("<i4").tobytes(),
         }
-        # The lowest level takes a fifth of the default's time, for a tenth more bytes.
+        # Level 1 takes a fifth of the time that the default level takes, and gives 10 % more bytes.
         data = zlib.compress(cast(bytes, srsly.msgpack_dumps(message)), level=1)
         _LOADED.setdefault(_digest(data), self)
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Lexicon:
-        """Load a lexicon from bytes of `to_bytes`. Equal bytes give the same object while it lives in this process, so
-        that copies of a pipeline share words and trie."""
+        """Load a lexicon from the bytes that `to_bytes` returned.
+
+        Equal bytes give the same object as long as it is in use in the process, so that copies of a pipeline share the
+        words and the trie.
+        """
         key = _digest(data)
         lexicon = _LOADED.get(key)
         if lexicon is None:
@@ -250,7 +272,7 @@ class Lexicon:
 
 
 def is_valid_word(word: str) -> bool:
-    """Return True if a lexicon takes the word."""
+    """Return True if a lexicon can contain the word."""
     return len(word) > 1 and not word.isspace() and not _INVALID.search(word)
 
 
@@ -262,9 +284,9 @@ def _digest(data: bytes) -> bytes:
 
 
 def longest_mask(heads: IntArray, max_words: int) -> BoolArray:
-    """Return a mask of the `max_words` longest words of each head. The words are sorted by (head, tail).
+    """Return a mask of the `max_words` longest words with each head. *Shape:* (words,)
 
-    *Shape:* (words,)
+    heads (IntArray): Heads of words that are sorted by (head, tail). *Shape:* (words,)
     """
     first_indices = np.flatnonzero(np.diff(heads, prepend=-1))
     sizes = np.diff(first_indices, append=heads.size)

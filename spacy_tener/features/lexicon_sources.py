@@ -1,6 +1,7 @@
-"""Sources of lexicons: jieba's dictionary, lists of words, strings of vectors.
+"""Registered functions that create lexicons: jieba's dictionary, files with word lists, and the strings of vectors.
 
-A model reads its source once, when it is initialized.
+Each function returns a source, a function without arguments that returns the `Lexicon`. `initialize` calls the source
+once. `read_list` parses the files, and is also used for the lists that users add to a trained pipeline.
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ from .pretrained_vectors import read_vectors
 LexiconSource = Callable[[], Lexicon]
 
 _COUNT = re.compile(r"[0-9]{1,18}")
+# A frequency in a column that can contain a tag instead. `5G` is a tag, `125472s` a frequency.
 _COUNT_NOT_TAG = re.compile(r"[0-9]{1,18}(?=s?$|[\W\d]*$)")
-"""A frequency where there may be a tag instead, such as `5G`."""
 _JIEBA_TAG = re.compile("[a-z]{1,2}|nrt|nrfg|eng")
 _JIEBA_LINE = re.compile(rf"([^\t]+) ([0-9]+) ({_JIEBA_TAG.pattern})")
 _ENDING = ".txt"
+# Longer entries in a dictionary or in a vectors file are phrases or errors of segmentation.
 _MAX_WORD_LENGTH = 10
-"""Longer strings of a dictionary or of vectors are no words."""
 
 
 class LexiconEntry(NamedTuple):
-    """A line of a list of words.
+    """A line of a word list.
 
-    frequency (int | None): None where the list has none for the word.
-    line (int): Its number, from 1.
+    word (str): The word.
+    frequency (int | None): The frequency of the word, or None if the line contains no frequency.
+    tag (str): The tag of the word, or the empty string.
+    line (int): The line number, counted from 1.
     """
 
     word: str
@@ -45,12 +48,13 @@ class LexiconEntry(NamedTuple):
 def read_list(
     path: Path, tag: str = "", *, has_tags: bool = False, allow_jieba_format: bool = False
 ) -> Iterator[LexiconEntry]:
-    """Read `word`, or `word<TAB>frequency`, on each line.
+    """Yield the entries of a word list, a text file with `word` or `word<TAB>frequency` on each line.
 
-    tag (str): Tag of words whose line has none.
-    has_tags (bool): Whether lines may have a tag: `word<TAB>tag` or `word<TAB>frequency<TAB>tag`.
-    allow_jieba_format (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. Beside a `tag`
-        that is not jieba's, such a line is a word.
+    path (Path): The file, which can be compressed.
+    tag (str): The tag of words whose line contains no tag.
+    has_tags (bool): Whether lines can contain a tag: `word<TAB>tag` or `word<TAB>frequency<TAB>tag`.
+    allow_jieba_format (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. Beside a
+        `tag` that is not jieba's, such a line is a word.
     """
     allow_jieba_format = allow_jieba_format and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
     for number, raw_line in read_lines(path):
@@ -59,7 +63,7 @@ def read_list(
             continue
         jieba = _JIEBA_LINE.fullmatch(line) if allow_jieba_format else None  # 'iphone 15 pro' is a word
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
-        # Anything after the number is ignored: THUOCL's lists have `3?` and `125472s`.
+        # Text after the number is ignored, since THUOCL's lists contain frequencies such as `3?` and `125472s`.
         count = (_COUNT_NOT_TAG if has_tags and len(rest) == 1 else _COUNT).match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
         tag_of_word = rest.pop(0) if rest and has_tags else ""
@@ -71,7 +75,7 @@ def read_list(
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return the files of a word list: the file itself, or those below a directory, sorted by name."""
+    """Return the file, or all text files below a directory, sorted by name."""
     if not path.is_dir():
         return [path]
     files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
@@ -81,24 +85,27 @@ def list_files(path: Path) -> list[Path]:
 
 
 def list_name(path: Path) -> str:
-    """Return the file's name without its endings: `THUOCL_law.txt.xz` is `THUOCL_law`."""
+    """Return the name of a file without its suffixes: `THUOCL_law` for `THUOCL_law.txt.xz`."""
     ending = suffix_of(path)
     return path.name.rpartition(ending)[0] if ending else path.name
 
 
 def jieba_lexicon() -> LexiconSource:
-    """Read the dictionary of the Chinese word segmenter jieba (MIT): 337,302 words of 2 to 10 characters.
+    """Create a source that loads the dictionary of the Chinese word segmenter jieba (MIT): 337,302 words.
 
-    Registered as `spacy_tener.JiebaLexicon.v1`. Only its file is read, the package is not imported. It is in the extra
-    `zh`. A word's part of speech (ns: a place, nr: a person, nt: an organization, ...) is its tag.
+    Registered as `spacy_tener.JiebaLexicon.v1`. The words have 2 to 10 characters. The tag of a word is its part of
+    speech, such as ns for places, nr for persons and nt for organizations. The package jieba is in the extra `zh`. Its
+    dictionary file is loaded, but the package is not imported.
+
+    RETURNS (Callable[[], Lexicon]): The source, which `initialize` calls.
     """
     return read_jieba
 
 
-# Pipelines of one process share it: a lexicon never changes, and the file belongs to the package.
+# Lexicons are immutable and the file is part of an installed package, so that all pipelines of a process can share one.
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
-    """Read jieba's dictionary."""
+    """Return the lexicon with the words and parts of speech in jieba's dictionary."""
     remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
     folder = check_package("jieba", "The lexicon is read from", remedy)
     entries = read_list(folder / "dict.txt", has_tags=True, allow_jieba_format=True)
@@ -108,15 +115,17 @@ def read_jieba() -> Lexicon:
 def word_list(
     path: str | Path, tag: str | None = None, min_frequency: int = 0, max_length: int | None = None
 ) -> LexiconSource:
-    """Read a list with a word, or `word<TAB>frequency`, on each line, as those of THUOCL.
+    """Create a source that loads word lists with `word` or `word<TAB>frequency` on each line, such as THUOCL's lists.
 
     Registered as `spacy_tener.WordList.v1`.
 
-    path (Union[str, Path]): A file in UTF-8, plain, gzip, bzip2 or xz, or a directory: then every `.txt`, `.txt.gz`,
-        `.txt.bz2` and `.txt.xz` in it, in the order of their names.
-    tag (Optional[str]): What the words are, as `place`. None: for a directory the name of each file, for a file no tag.
-    min_frequency (int): Words with a smaller frequency are left out. Above 0 every line must have a frequency.
-    max_length (Optional[int]): Longer words are left out.
+    path (Union[str, Path]): A file in UTF-8, plain or compressed with gzip, bzip2 or xz; or a directory, of which all
+        `.txt`, `.txt.gz`, `.txt.bz2` and `.txt.xz` files are loaded in the order of their names.
+    tag (Optional[str]): The tag of all words, such as `place`. None for no tag, or for the name of each file if `path`
+        is a directory.
+    min_frequency (int): Minimum frequency of the words. If it is above 0, all lines must contain a frequency.
+    max_length (Optional[int]): Maximum number of characters of the words. None for no limit.
+    RETURNS (Callable[[], Lexicon]): The source, which `initialize` calls.
     """
     return partial(_read_word_list, Path(path), tag, min_frequency, max_length)
 
@@ -136,12 +145,14 @@ def _read_word_list(path: Path, tag: str | None, min_frequency: int, max_length:
 
 
 def vectors_lexicon(path: str | Path) -> LexiconSource:
-    """Take the strings of 2 to 10 characters of pretrained vectors: then every word has one. Their values are not read.
+    """Create a source that uses the strings of pretrained vectors as words, so that all words have a pretrained vector.
 
-    Registered as `spacy_tener.VectorsLexicon.v1`.
+    Registered as `spacy_tener.VectorsLexicon.v1`. Strings with 2 to 10 characters are used. The values of the vectors
+    are not parsed.
 
-    path (Union[str, Path]): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), or whatever else the embedders
-        take as vectors and has strings.
+    path (Union[str, Path]): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), or a directory written by
+        `spacy init vectors`.
+    RETURNS (Callable[[], Lexicon]): The source, which `initialize` calls.
     """
     return partial(_read_vectors_lexicon, path)
 
@@ -150,7 +161,7 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
 
     def note(word: str) -> bool:
-        """Note a word, and keep no row, so that none is converted to numbers."""
+        """Store a word, and return False so that its vector is not parsed."""
         words.append(word)
         return False
 
@@ -159,11 +170,12 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
 
 
 def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
-    """Join the words of several sources. A word that several have keeps the tag of the first.
+    """Create a source that combines the words of several sources. A word in several sources gets the tag of the first.
 
     Registered as `spacy_tener.JoinedLexicon.v1`.
 
     *sources (Callable[[], Lexicon]): The sources in their order.
+    RETURNS (Callable[[], Lexicon]): The combined source, which `initialize` calls.
     """
     return partial(_join_lexicons, sources)
 

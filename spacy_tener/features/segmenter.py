@@ -1,4 +1,8 @@
-"""Segmentation of texts into words with parts of speech by jieba, and listed words that override it."""
+"""Segmentation of Chinese texts into words with parts of speech.
+
+`segment` runs the word segmenter jieba, and `apply_word_lists` replaces its words by the words of users' lists.
+`SegmentEmbed` embeds the result. The component `lac` applies word lists to the segmentation of LAC.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from .characters import JoinedText, lengths_of
 from .keys import Keys, mix
 from .word_lists import WordList, find_list_words
 
+# A text whose segmentation depends on jieba's dictionary, its HMM, and its treatment of digits, URLs and Latin letters.
 _PROBE = (
     "吴重阳在中国银行工作，1996-2002年任深圳高速公路股份有限公司董事。陆毅曹芙嘉《蒲公英》http://t.cn/zYimvPe（分享自@土豆网）"
     "卡拉OK和T恤打5.5折，㐀㐀不懷著沈灵佳的C++、AT&T与a_b-c.d%！韩版潮长袖原宿卫衣ａ１\r\n然後就最後悔。泰国C.H.InternationalTradingCo."
@@ -29,10 +34,10 @@ _hash = lru_cache(maxsize=1000)(get_string_id)
 
 @dataclass(frozen=True)
 class Segmentation:
-    """A segmentation of a text into words, without gaps.
+    """A segmentation of a `JoinedText` into words without gaps, including the separators.
 
-    lengths (IntArray): Characters of each word. *Shape:* (words,)
-    tags (Keys): Hash of each word's part of speech, 0 for none. *Shape:* (words,)
+    lengths (IntArray): Number of characters in each word. *Shape:* (words,)
+    tags (Keys): Hash of each word's part of speech, or 0 for no part of speech. *Shape:* (words,)
     """
 
     lengths: IntArray
@@ -40,11 +45,13 @@ class Segmentation:
 
 
 def token_keys(text: JoinedText, segmentation: Segmentation) -> Keys:
-    """Return a key for each token's position in a word, B, I, E or S, and the word's part of speech. *Shape:* (tokens,)
+    """Return a key for each token's position in its word (B, I, E or S) and the word's part of speech.
 
-    A token begins a word if its first character does, and ends one if its last character does: B, E, both (S) or
-    neither (I). The part of speech is that of the word with its first character. A token that is one or several of the
-    segmenter's words is S.
+    A token is B if its first character starts a word, E if its last character ends a word, S if both are true, and I if
+    neither is true. The part of speech belongs to the word that contains the token's first character. A token that
+    consists of several words is S.
+
+    RETURNS (Keys): *Shape:* (tokens,)
     """
     ends = np.cumsum(segmentation.lengths)
     begins = np.zeros(len(text) + 1, dtype=bool)
@@ -57,13 +64,13 @@ def token_keys(text: JoinedText, segmentation: Segmentation) -> Keys:
 
 
 def keys_of_tag(tag: str) -> Keys:
-    """Return the keys that tokens in words of this part of speech may have. *Shape:* (4,)"""
+    """Return the keys of the four positions in words with a part of speech. *Shape:* (4,)"""
     return mix(np.full(4, get_string_id(tag), dtype=np.uint64), np.arange(4, dtype=np.uint64))
 
 
 @lru_cache(maxsize=1)
 def _jieba() -> Any:
-    """Return an instance of our own, to which no other code adds words."""
+    """Return a separate instance of jieba, so that words which other code adds do not change the segmentation."""
     check_package("rjieba", "Texts are divided into words by")
     import rjieba
 
@@ -71,19 +78,21 @@ def _jieba() -> Any:
 
 
 def jieba_version() -> tuple[str, str]:
-    """Return a digest of jieba's output on a sample text, and its software; saved with a pipeline."""
+    """Return a digest of jieba's output for a sample text, and the name and version of the package.
+
+    Both are saved with a pipeline. A different digest means that the segmentation differs from the one in training.
+    """
     words = repr(_jieba().tag(_PROBE)).encode()
     return f"jieba {blake2b(words, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
 
 
 def segment(text: JoinedText) -> Segmentation:
-    """Divide joined texts by the Chinese word segmenter jieba, with its HMM for words that its dictionary lacks.
+    """Segment texts with jieba, which uses an HMM for words that are not in its dictionary.
 
-    It reads the forms of characters: its dictionary is in simplified script.
-
-    The package rjieba does the work, at some two million characters a second. All texts are divided in one call: the
-    separator after each text is a word of its own.
+    The package rjieba segments about two million characters per second.
     """
+    # jieba's dictionary is in simplified script, thus `text.simplified`. All texts are segmented in a single call,
+    # which is possible since jieba returns each separator as a separate word.
     pairs = _jieba().tag(text.simplified.slice(0, len(text)))
     words, tags = zip(*pairs, strict=True) if pairs else ((), ())
     return Segmentation(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
@@ -92,17 +101,20 @@ def segment(text: JoinedText) -> Segmentation:
 def apply_word_lists(
     text: JoinedText, segmentation: Segmentation, lists: Sequence[tuple[WordList, IntArray]]
 ) -> tuple[Segmentation, Segmentation]:
-    """Return the segmentation with the words of lists, once with the lists' tags and once with the segmenter's.
+    """Replace words of a segmentation by the words of lists.
 
-    Lists are matched from the left, longest word first; later lists override earlier ones. The remains of a word that
-    is cut become one or two words with its part of speech. A listed word without a tag gets the segmenter's tag at its
-    last character.
+    Words of a list are matched from left to right, the longest first. Later lists override earlier lists. If only a
+    part of a word is replaced, the remaining parts become words with the same part of speech. A word of a list without
+    a tag gets the part of speech that the segmenter assigns to its last character.
 
-    lists (Sequence[tuple[WordList, IntArray]]): Each with the indices of its Docs.
+    lists (Sequence[tuple[WordList, IntArray]]): The lists, each with the indices of its Docs.
+    RETURNS (tuple[Segmentation, Segmentation]): The new segmentation with the tags of the lists, and the same
+        segmentation with the segmenter's tags only.
     """
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[np.cumsum(segmentation.lengths)] = True
-    # Tags of characters: the segmenter's, the lists', and the segmenter's for listed words.
+    # The tag of each character: of the segmenter, with the tags of lists, and with the segmenter's tags for words of
+    # lists.
     original = np.repeat(segmentation.tags, segmentation.lengths)
     tags, without_lists = original.copy(), original.copy()
     for words, docs in lists:
@@ -118,10 +130,10 @@ def apply_word_lists(
 
 
 def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[IntArray, IntArray, Keys]:
-    """Find the longest words of a list from the left, without overlaps.
+    """Find the words of a list by forward maximum matching, without overlaps.
 
-    RETURNS (Tuple[IntArray, IntArray, Keys]): Begin and end of each word, and the hash of its tag. *Shape:* (words,)
-        each
+    RETURNS (tuple[IntArray, IntArray, Keys]): Start and end of each word, and the hash of its tag or 0. *Shape:*
+        (words,) each
     """
     first_indices, ends, indices = find_list_words(words, text, docs)
     chosen, stop = [], 0

@@ -1,4 +1,8 @@
-"""Rows for words that are added to a trained pipeline: those of similar words in its lexicon."""
+"""Embeddings for words that users add to a trained pipeline, computed from similar words of its lexicon.
+
+A new word has no embedding of its own. `LexiconEmbed` uses the mean embedding of trained words that have the same tag
+and share the first or the last character with it. For the place 浦东机场, these are words such as 浦东 and 首都机场.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +17,21 @@ from .keys import Keys, simplify
 from .lexicon import Lexicon
 from .word_lists import LayeredMatch, WordList, WordListEntry
 
+# If a word has fewer similar words with its tag, all words with the tag are used.
 _FEW = 3
-"""With fewer similar words of its tag, a listed word has the rows of all words of the tag."""
+# Maximum number of similar words for a new word.
 _MANY = 64
-"""Maximum number of similar words of a listed one."""
 _UNKNOWN_ROW = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class SimilarWords:
-    """Similar words of each distinct listed word in a batch, joined.
+    """The similar words for all words of lists that occur in a batch.
 
-    sizes (IntArray): Numbers of similar words. *Shape:* (distinct words,)
-    words (IntArray): Rows of the similar words. *Shape:* (similar words,)
-    tags (IntArray): Row of the listed word's own tag, for each similar word. *Shape:* (similar words,)
-    word_indices (IntArray): Index of the distinct word, for each listed one. *Shape:* (listed words,)
+    sizes (IntArray): Number of similar words for each distinct word of a list. *Shape:* (distinct words,)
+    words (IntArray): Embedding rows of the similar words, concatenated. *Shape:* (similar words,)
+    tags (IntArray): For each similar word, the embedding row of the tag in the list. *Shape:* (similar words,)
+    word_indices (IntArray): Index of the distinct word for each match. *Shape:* (matches of lists,)
     """
 
     sizes: IntArray
@@ -37,9 +41,10 @@ class SimilarWords:
 
 
 class WordIndex:
-    """The words of a lexicon that have a row, by tag and by first and last character.
+    """An index of the lexicon words that have an embedding, by tag and by first and last character.
 
-    keys (Keys): Keys of the words, in the order of their rows from row 1.
+    lexicon (Lexicon): The lexicon.
+    keys (Keys): Keys of the words with an embedding, in the order of their rows from 1. *Shape:* (words,)
     """
 
     def __init__(self, lexicon: Lexicon, keys: Keys) -> None:
@@ -55,17 +60,17 @@ class WordIndex:
         self._by_edge = by_edge
 
     def tag(self, word: str, entry: WordListEntry) -> str:
-        """Return the tag that its list gives to a word if the lexicon has this tag, otherwise that of the lexicon."""
+        """Return the tag of a word in its list, or in the lexicon if the lexicon does not contain the list's tag."""
         if entry.tag in self._tag_index:
             return entry.tag
         return self._names[int(self._tags[self._rows.get(simplify(word), 0)])]
 
     def rows(self, word: str, entry: WordListEntry) -> IntArray:
-        """Return the rows of words similar to a listed one.
+        """Return the embedding rows of words that are similar to a word of a list. *Shape:* (similar words,)
 
-        That is the word itself, if it has a row and its tag in the lexicon is the same. Otherwise they are words of its
-        tag with the same first or last character, or all of its tag if these are few. Without any, it is row 0, that of
-        unknown words.
+        The word itself is the only similar word if it has an embedding and the same tag in the lexicon. Otherwise, the
+        similar words are the words with the same tag that share the first or the last character, or all words with the
+        tag if there are fewer than three. If there are none, the result is row 0, the unknown word.
         """
         word = simplify(word)
         if word in self._rows and self.tag(word, WordListEntry()) == self.tag(word, entry):
@@ -85,9 +90,12 @@ class WordIndex:
 def find_similar_words(
     index: WordIndex, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]
 ) -> SimilarWords:
-    """Return the similar words of each listed word in a match.
+    """Return the similar words for all matches of lists.
 
-    tag_rows (Dict[str, int]): The row of each tag that has one.
+    index (WordIndex): The words with an embedding.
+    tag_rows (dict[str, int]): The embedding row of each tag in training.
+    found (LayeredMatch): The matches.
+    lists (Sequence[WordList]): The lists, in the order of the layers above 0.
     """
     words, word_indices = found.listed(lists)
     rows = [index.rows(word, entry) for word, entry in words]

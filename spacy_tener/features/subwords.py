@@ -1,4 +1,8 @@
-"""Alignment of tokens with a transformer's subword tokens, in windows that it can read."""
+"""Tokenization of Docs for a transformer: subword tokens in windows, and their alignment with spaCy's tokens.
+
+`SubwordTokenizer` is used by the encoders of `OnnxEmbed` and by `TransformerEmbed`. `TokenizerJson` loads the tokenizer
+of a transformer; `Characters` in `onnx/encoder.py` is a tokenizer for encoders whose input is characters.
+"""
 
 from __future__ import annotations
 
@@ -21,14 +25,18 @@ _MASK_TOKENS = "[MASK]", "<mask>"
 
 @dataclass(frozen=True)
 class SubwordBatch:
-    """The subword tokens of a batch in windows, with special subwords around each window, and pairs of tokens and subwords.
+    """The subword tokens of a batch of texts, split into windows, and their alignment with the tokens.
 
-    ids (IntArray): SubwordBatch of all windows, joined. *Shape:* (subwords,)
-    lengths (IntArray): Lengths of the windows, with special subwords. *Shape:* (windows,)
-    sizes (IntArray): Number of subwords in the windows of each text. *Shape:* (texts,)
-    indices (IntArray): Index in `ids` of the subword, for each pair of a token and a subword that overlap. *Shape:* (pairs,)
-    tokens (IntArray): The token of each pair, in ascending order. *Shape:* (pairs,)
-    n_tokens (int): Number of tokens in the batch; some may have no subword.
+    The alignment is a list of pairs of a token and a subword token that overlap. If a text is split into several
+    windows, the pair contains the subword token in the window that gives it the most context. For the tokens `Leeds`
+    and `U` and the subword tokens `[CLS] Lee ##ds U [SEP]`, the pairs are (0, 1), (0, 2) and (1, 3).
+
+    ids (IntArray): Ids of the subword tokens in all windows, including special tokens. *Shape:* (subwords,)
+    lengths (IntArray): Number of subword tokens in each window. *Shape:* (windows,)
+    sizes (IntArray): Number of subword tokens in all windows of each text. *Shape:* (texts,)
+    indices (IntArray): Index in `ids` of the subword token of each pair. *Shape:* (pairs,)
+    tokens (IntArray): Index of the token of each pair, in ascending order. *Shape:* (pairs,)
+    n_tokens (int): Number of tokens in the batch. Tokens such as white space can be without subword tokens.
     """
 
     ids: IntArray
@@ -39,27 +47,28 @@ class SubwordBatch:
     n_tokens: int
 
     def first_subwords(self) -> SubwordBatch:
-        """Return a copy with only the first subword of each token."""
+        """Return a copy whose pairs contain only the first subword token of each token."""
         pairs = np.flatnonzero(np.diff(self.tokens, prepend=-1))
         return replace(self, indices=self.indices[pairs], tokens=self.tokens[pairs])
 
 
+# The ids of the subword tokens in each text, *Shape:* (subwords,), and their character offsets, *Shape:* (subwords, 2).
 SubwordsOfTexts = tuple[Sequence[IntArray], Sequence[IntArray]]
-"""For each text, its subwords, *Shape:* (subwords,), and the begin and end of each in the text, *Shape:* (subwords, 2)."""
 
 
 @dataclass(frozen=True)
 class SubwordTokenizer:
-    """Reader of the subword tokens of Docs.
+    """A tokenizer that splits Docs into windows of subword tokens and aligns these with the tokens of the Docs.
 
-    The text is tokenized independently of the Doc's tokens: `2023` is split into the subwords that the transformer was
-    trained with, and if its four characters are tokens, each has the subwords that overlap it.
+    The text is tokenized as the transformer requires, independently of the tokens of the Doc. For example, `2023` can
+    be a single subword token. If the four characters are tokens, all four are aligned with this subword token.
 
-    encode (Callable[[list[str]], SubwordsOfTexts]): Splits texts into subwords.
-    before, after (IntArray): Special subwords around a text.
-    size (int): Maximum length of a window, without special subwords.
-    overlap (int): SubwordBatch of context on each side of a window's core.
-    mask_token (str | None): The string that the tokenizer reads as a masked subword; None if it has none.
+    encode (Callable[[list[str]], SubwordsOfTexts]): Function that splits texts into subword tokens.
+    before, after (IntArray): Ids of the special tokens at the start and at the end of a window. *Shape:* (special
+        tokens,)
+    size (int): Maximum number of subword tokens in a window, without special tokens.
+    overlap (int): Number of subword tokens of context on each side of a window's core.
+    mask_token (str | None): The string that the tokenizer converts to the mask token, or None if there is none.
     """
 
     encode: Callable[[list[str]], SubwordsOfTexts]
@@ -74,11 +83,14 @@ class SubwordTokenizer:
         return self.tokenize(texts, *_token_spans(docs, begins_of(lengths_of(texts) + 1)))
 
     def tokenize(self, texts: list[str], starts: IntArray, ends: IntArray) -> SubwordBatch:
-        """Return the subwords of texts and of their tokens.
+        """Split texts into windows of subword tokens, and align these with tokens.
 
-        starts, ends (IntArray): Of all tokens, in the texts joined with one character after each. *Shape:* (tokens,)
-            each
+        texts (list[str]): The texts.
+        starts, ends (IntArray): Start and end of each token in the concatenated texts, with one character between
+            texts. *Shape:* (tokens,) each
+        RETURNS (SubwordBatch): The subword tokens of all texts.
         """
+        # The character between the texts ensures that a token at the end of a text does not touch the next text.
         encoded, spans = self.encode(texts)
         begins = begins_of(lengths_of(texts) + 1)
         subwords, tokens = align(_joined(spans, begins), starts, ends)
@@ -94,9 +106,10 @@ class SubwordTokenizer:
         )
 
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the windows of one text, and the index of each subword of the text in the joined windows.
+        """Split the subword tokens of one text into windows with special tokens.
 
-        *Shape:* (windows, size) and (subwords,)
+        RETURNS (tuple[IntArray, IntArray]): The ids of each window, *Shape:* (windows, size), and for each subword
+            token of the text its index in the flattened windows, *Shape:* (subwords,).
         """
         starts, window_indices = overlapping_windows(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
@@ -109,9 +122,9 @@ class SubwordTokenizer:
 
 @dataclass(frozen=True)
 class TokenizerJson:
-    """The tokenizer of a `tokenizer.json`.
+    """A tokenizer of the library tokenizers, loaded from its `tokenizer.json` when it is first used.
 
-    json (bytes): The file.
+    json (bytes): The content of the file.
     """
 
     json: bytes
@@ -126,7 +139,7 @@ class TokenizerJson:
 
         try:
             tokenizer = Tokenizer.from_buffer(self.json)
-        except Exception as error:  # The library has no class of errors.
+        except Exception as error:  # The library raises plain exceptions.
             raise RemedyError(
                 f"The tokenizer's file cannot be read: {error}", "Name the tokenizer.json of the encoder."
             ) from error
@@ -136,15 +149,15 @@ class TokenizerJson:
 
     @property
     def size(self) -> int:
-        """One more than the largest id."""
+        """The number of ids, which is one more than the largest id."""
         return max(self._tokenizer.get_vocab().values(), default=0) + 1
 
     def encode(self, texts: list[str]) -> SubwordsOfTexts:
-        """Return the ids of each text's subwords, and their offsets."""
+        """Return the ids and the character offsets of the subword tokens in each text, without special tokens."""
         try:
-            # Not as a batch, which takes threads of its own and warns in each process that is forked afterwards.
+            # `encode_batch` would start threads, and the library would then warn in each process that is forked later.
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
-        except Exception as error:  # as above
+        except Exception as error:  # The library raises plain exceptions.
             raise RemedyError(
                 f"The tokenizer cannot split a text: {error}", "Repair its tokenizer.json, or name another encoder."
             ) from error
@@ -152,16 +165,21 @@ class TokenizerJson:
         return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]
 
     def subword_tokenizer(self, window: int, overlap: int) -> SubwordTokenizer:
-        """Make a reader with windows of at most `window` subwords, special ones included."""
+        """Create a tokenizer of Docs.
+
+        window (int): Maximum number of subword tokens in a window, including special tokens.
+        overlap (int): Number of subword tokens of context on each side of a window's core.
+        """
         before, after = self._special_tokens()
         mask_token = next((token for token in _MASK_TOKENS if self._tokenizer.token_to_id(token) is not None), None)
         return SubwordTokenizer(self.encode, before, after, window - len(before) - len(after), overlap, mask_token)
 
     def _special_tokens(self) -> tuple[IntArray, IntArray]:
-        """Return the special subwords before and after a text. *Shape:* (subwords,) each"""
+        """Return the ids of the special tokens before and after a text. *Shape:* (special tokens,) each"""
+        # The tokenizer does not list these tokens. Encoding a sample word shows them.
         tokenizer = self._tokenizer
         if tokenizer.token_to_id("a") is None:
-            tokenizer = self._load()  # another one, as this one stays as it is
+            tokenizer = self._load()  # A second instance, since `add_tokens` would change this one.
             tokenizer.add_tokens(["a"])
         sample = tokenizer.encode("a")
         ids, text = np.asarray(sample.ids, np.int64), np.flatnonzero(np.asarray(sample.special_tokens_mask) == 0)
@@ -169,11 +187,19 @@ class TokenizerJson:
 
 
 def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
-    """Return the starts of windows of `size` subwords, and the window whose features each subword gets.
+    """Split a sequence of subword tokens into overlapping windows.
 
-    In that window it has `overlap` subwords on both sides, or as many as the text has. A shorter text is one window.
+    For each subword token, choose a window in which it has `overlap` subword tokens of context on both sides, or all
+    the context that the text contains. With a size of 10 and an overlap of 3, the windows of 14 subword tokens are
 
-    *Shape:* (windows,) and (subwords,)
+        0 1 2 3 4 5 6 7 8 9              window 0 for the positions 0 to 6
+                4 5 6 7 8 9 10 11 12 13  window 1 for the positions 7 to 13
+
+    n_subwords (int): Length of the sequence.
+    size (int): Length of the windows. A shorter sequence is a single window.
+    overlap (int): Number of subword tokens of context on each side.
+    RETURNS (tuple[IntArray, IntArray]): The start of each window, *Shape:* (windows,), and the index of the chosen
+        window for each subword token, *Shape:* (subwords,).
     """
     step = size - 2 * overlap
     count = -(-(n_subwords - 2 * overlap) // step) if n_subwords > size else min(n_subwords, 1)
@@ -182,14 +208,14 @@ def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[In
 
 
 def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
-    """Return all pairs of a subword and a token that overlap, sorted by token: the subwords, and the tokens.
+    """Return all pairs of a subword token and a token that overlap, sorted by token.
 
-    A subword may overlap several tokens or none, and a token several subwords or none.
-
-    spans (IntArray): Of subwords. *Shape:* (subwords, 2)
-    starts, ends (IntArray): Of tokens, both ascending. *Shape:* (tokens,) each
-    RETURNS (tuple[IntArray, IntArray]): *Shape:* (pairs,) each
+    spans (IntArray): Start and end of each subword token. *Shape:* (subwords, 2)
+    starts, ends (IntArray): Start and end of each token, both in ascending order. *Shape:* (tokens,) each
+    RETURNS (tuple[IntArray, IntArray]): The subword token and the token of each pair. *Shape:* (pairs,) each
     """
+    # Both lists are sorted, so that the tokens which overlap a subword token are a range. It begins with the first
+    # token that ends after the subword token starts, and ends before the first token that starts at or after its end.
     first = np.searchsorted(ends, spans[:, 0], side="right")
     behind = np.searchsorted(starts, spans[:, 1], side="left")
     covered = np.where(spans[:, 1] > spans[:, 0], np.maximum(behind - first, 0), 0)
@@ -200,13 +226,16 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
 
 
 def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
-    """Convert indices in each part to indices in the joined parts."""
+    """Convert the indices in each part to indices in the concatenated parts, which start at `begins`."""
     joined: IntArray = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
     return joined
 
 
 def _token_spans(docs: Sequence[Doc], begins: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the starts and ends of all tokens in the joined texts. *Shape:* (tokens,) each"""
+    """Return the start and end of each token in the concatenated texts. *Shape:* (tokens,) each
+
+    begins (IntArray): Start of each text. *Shape:* (texts,)
+    """
     spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
     starts, lengths = np.concatenate(spans).T
     starts = starts + np.repeat(begins, [len(doc) for doc in docs])

@@ -1,4 +1,7 @@
-"""The tokens of a batch of texts as arrays, which this package's embedders take as input instead of Docs."""
+"""The tokens of a batch of texts as arrays. A `TokenBatch` is the input of the embedders in this package.
+
+Windows of long documents are slices of these arrays, which is much faster than creating a Doc for each window.
+"""
 
 from __future__ import annotations
 
@@ -18,22 +21,23 @@ from ..types import IntArray
 from .characters import CODE_POINT, CodePoints, JoinedText, Spellings, code_points, lengths_of, truncate_middle
 from .keys import Keys, Normaliser, texts_of
 
+# The hash of each token's string (spaCy's `ORTH`), and 1 or 0 for tokens with or without a following space.
+# *Shape:* (tokens, 2)
 TokenColumns = NDArray[np.uint64]
-"""The hash of each token's string (spaCy's `ORTH`), and 1 if a space follows the token, otherwise 0.
-*Shape:* (tokens, 2)"""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenBatch:
-    """The tokens of a batch of texts, concatenated. A text is a Doc, or a window of a Doc.
+    """The concatenated tokens of a batch of texts. A text is a Doc or a window over a Doc.
 
-    All embedders of a model get the same batch, so that what several of them need is computed once. A window has the
-    same features as a Doc of its tokens alone would have: a word of a lexicon that crosses its boundary is not found.
+    All embedders of a model get the same object, so that properties which several embedders use are computed once. The
+    features of a window are the same as the features of a separate Doc with its tokens. For example, a lexicon word
+    that crosses the boundary of a window is not found.
 
-    columns (TokenColumns): Strings and spaces of the tokens. *Shape:* (tokens, 2)
-    lengths (IntArray): Number of tokens of each text. *Shape:* (texts,)
-    sources (Sequence[Doc]): The Doc that each text is a part of.
-    make_docs (Callable[[], list[Doc]]): Makes a Doc of each text, for layers that need Docs.
+    columns (TokenColumns): Hashes and following spaces of the tokens. *Shape:* (tokens, 2)
+    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
+    sources (Sequence[Doc]): The Doc that contains each text.
+    make_docs (Callable[[], list[Doc]]): Function that creates a Doc for each text, for layers that take Docs as input.
     """
 
     columns: TokenColumns
@@ -43,7 +47,7 @@ class TokenBatch:
 
     @classmethod
     def of(cls, docs: Sequence[Doc]) -> TokenBatch:
-        """Return the tokens of whole Docs."""
+        """Create a batch of complete Docs."""
         docs = list(docs)
         return cls(concatenate_columns([columns_of(doc) for doc in docs]), lengths_of(docs), docs, lambda: docs)
 
@@ -53,7 +57,7 @@ class TokenBatch:
 
     @cached_property
     def docs(self) -> list[Doc]:
-        """A Doc of each text. The Doc itself where a text is a whole Doc; otherwise a copy of a part, which is slow."""
+        """A Doc for each text: the original Doc for a complete Doc, and a copy for a window, which is slow."""
         return self.make_docs()
 
     @cached_property
@@ -62,28 +66,30 @@ class TokenBatch:
 
     @property
     def orths(self) -> Keys:
-        """The hashes of the distinct strings in the batch, in ascending order. *Shape:* (strings,)"""
+        """The sorted hashes of the distinct strings in the batch. *Shape:* (strings,)"""
         return self._distinct[0]
 
     @property
     def indices(self) -> IntArray:
-        """The index in `orths` of each token's string. *Shape:* (tokens,)"""
+        """The index of each token's string in `orths`. *Shape:* (tokens,)"""
         return self._distinct[1]
 
     @cached_property
     def stores(self) -> list[StringStore]:
-        """The string stores of the Docs, usually one."""
+        """The distinct string stores of the Docs, which usually share one."""
         return list({id(doc.vocab): doc.vocab.strings for doc in self.sources}.values())
 
     @cached_property
     def joined(self) -> JoinedText:
-        """The characters of the texts. No Python code runs for each token, only for each distinct string."""
+        """The characters of the texts, concatenated."""
+        # Python code runs for each distinct string only, and NumPy copies the code points of the tokens. Calling
+        # `doc.text` would run spaCy's code for each token.
         texts = texts_of(self.orths.tolist(), self.stores)
-        # Each distinct string, with a space after it.
+        # The distinct strings, with a space after each. A token with a following space is copied with this space.
         codes, sizes = code_points(" ".join([*texts, ""])), lengths_of(texts)
         begins = starts(sizes + 1)[self.indices]
-        # For each token: its number of characters, the same with a following space, and the number of separators
-        # before it.
+        # For each token, `sizes` is the number of its characters, `widths` includes the following space, and
+        # `separators` is the number of separators before the token.
         sizes = sizes[self.indices]
         widths = sizes + self.columns[:, 1].astype(np.int64)
         n_texts = len(self)
@@ -100,9 +106,9 @@ class TokenBatch:
         return JoinedText(joined, first_characters, first_characters + sizes - 1, self.lengths, stops)
 
     def select(self, texts: IntArray) -> TokenBatch:
-        """Return the batch of some of the texts.
+        """Return a batch of selected texts.
 
-        texts (IntArray): Their indices. *Shape:* (selected texts,)
+        texts (IntArray): Indices of the texts. *Shape:* (selected texts,)
         """
         lengths = self.lengths[texts]
         columns = self.columns[ranges(starts(self.lengths)[texts], lengths)]
@@ -112,28 +118,29 @@ class TokenBatch:
 
 
 def columns_of(doc: Doc) -> TokenColumns:
-    """Return the strings and spaces of a Doc's tokens. *Shape:* (tokens, 2)"""
+    """Return the hashes and following spaces of a Doc's tokens. *Shape:* (tokens, 2)"""
     columns: Any = doc.to_array([ORTH, SPACY])
     token_columns: TokenColumns = columns.reshape(-1, 2)
     return token_columns
 
 
 def concatenate_columns(parts: Sequence[TokenColumns]) -> TokenColumns:
-    """Return the tokens of several texts as one array. *Shape:* (tokens, 2)"""
+    """Concatenate the columns of several texts. *Shape:* (tokens, 2)"""
     if not parts:
         return np.zeros((0, 2), dtype=np.uint64)
     return np.concatenate(parts)
 
 
 def join_texts(docs: Sequence[Doc]) -> JoinedText:
-    """Return the characters of Docs."""
+    """Return the concatenated characters of Docs."""
     return TokenBatch.of(docs).joined
 
 
 def spell(tokens: TokenBatch, normaliser: Normaliser) -> Spellings:
-    """Return the characters of each distinct string of a batch.
+    """Return the normalized characters of the distinct tokens in a batch.
 
-    normaliser (Normaliser): One that keeps the lengths of strings: it does not convert to lower case.
+    tokens (TokenBatch): The tokens.
+    normaliser (Normaliser): A normalizer that does not change the lengths of strings, thus without `lower`.
     """
     spellings = [truncate_middle(text) for text in texts_of(tokens.orths.tolist(), tokens.stores)]
     codes = code_points(normaliser("".join(spellings)))

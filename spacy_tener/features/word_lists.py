@@ -1,7 +1,11 @@
-"""Lists of words of a trained pipeline, which can change while it runs, unlike its lexicon.
+"""Word lists that users add to a trained pipeline, and can change at any time, unlike the lexicon of its model.
 
-The list without a name applies to all Docs. A named list applies to Docs with its name in their extension attribute
-`doc._.tener_words`: one name, or several. A dictionary there has words of this Doc alone, each with its label.
+Word lists extend the lexicon of `LexiconEmbed`, correct the words of segmenters, and are the entity lists of the
+component `entity_lists`. The list with an empty name applies to all Docs. A named list applies to Docs that opt in to
+it with the extension attribute `doc._.tener_words`, which contains one or several names. For `entity_lists`, the
+attribute can also contain dictionaries with words for a single Doc and their labels:
+
+    doc._.tener_words = ["customers", {"Acme": "ORG"}]
 """
 
 from __future__ import annotations
@@ -25,27 +29,28 @@ from .keys import simplify
 from .lexicon import Lexicon, Match, WordTrie, longest_mask
 from .tokens import TokenBatch
 
+# The extension attribute with the names of the lists that apply to a Doc.
 ATTRIBUTE = "tener_words"
-"""The extension attribute of a Doc that names its lists."""
+# Lists are replaced under this lock. Using lists needs no lock, since they are immutable.
 LOCK = make_lock()
-"""Held while lists change; reading needs no lock."""
 
-if not Doc.has_extension(ATTRIBUTE):  # so that Docs can name lists before there are any
+# The extension is registered on import, so that users can set the attribute before they add a list.
+if not Doc.has_extension(ATTRIBUTE):
     Doc.set_extension(ATTRIBUTE, default=None)
 
 
 class WordListEntry(NamedTuple):
-    """An entry of a list of words.
+    """The entry for a word in a word list.
 
-    tag (str): A tag that the pipeline was trained with; the empty string if unknown. In `entity_lists` the label.
-    hidden (bool): Whether this is a word of the pipeline's lexicon that is no longer found.
+    tag (str): The tag of the word, which must occur in training, or the empty string. In `entity_lists`, the label.
+    hidden (bool): Whether the entry removes a word of the lexicon, which is then no longer found.
     """
 
     tag: str = ""
     hidden: bool = False
 
 
-# One object for equal entries: of a million words, this saves 70 MB and the garbage collector's time.
+# Equal entries share one object. This saves 70 MB for a million words, and time for garbage collection.
 make_entry = lru_cache(maxsize=4096)(WordListEntry)
 
 
@@ -53,7 +58,8 @@ make_entry = lru_cache(maxsize=4096)(WordListEntry)
 class WordList:
     """An immutable list of words.
 
-    saved (bool): Whether it is saved with the pipeline.
+    entries (Mapping[str, WordListEntry]): The words and their entries.
+    saved (bool): Whether the list is saved with the pipeline.
     """
 
     entries: Mapping[str, WordListEntry] = field(default_factory=dict)
@@ -61,12 +67,12 @@ class WordList:
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """Lexicon of the words, including hidden ones."""
+        """The words as a lexicon, including hidden words."""
         return Lexicon(self.entries, (entry.tag for entry in self.entries.values()))
 
     @cached_property
     def trie(self) -> WordTrie:
-        """The places of words in the list, by their forms."""
+        """A trie of the simplified words, which returns the index of each word in `listed`."""
         return WordTrie({simplify(word): index for index, word in enumerate(self.entries)})
 
     @cached_property
@@ -75,7 +81,7 @@ class WordList:
 
     @cached_property
     def hidden(self) -> BoolArray:
-        """Mask of the hidden words. *Shape:* (words,)"""
+        """A mask of the hidden words in the lexicon. *Shape:* (words,)"""
         return np.array([self.entries[word].hidden for word in self.lexicon.words], dtype=bool)
 
     @cached_property
@@ -88,15 +94,15 @@ class WordList:
 
 
 class WordLists:
-    """The lists of an embedder, or of `entity_lists`, by name. Threads may read while one changes them."""
+    """The word lists of an embedder or of `entity_lists`, by name. Threads can use lists that another thread changes."""
 
     def __init__(self) -> None:
-        # Replaced as a whole, so that no thread sees half of a change.
+        # The dictionary is replaced and never modified, so that other threads see either the old or the new lists.
         self.lists: dict[str, WordList] = {}
         self._register()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Finish a copy: deep or unpickled."""
+        """Register a copied or unpickled object."""
         self.__dict__.update(state)
         self._register()
 
@@ -105,15 +111,17 @@ class WordLists:
             _INSTANCES.add(self)
 
     def put(self, name: str, words: WordList | None) -> None:
-        """Add or replace a list, or remove it, with None."""
+        """Add or replace a list. If `words` is None, remove the list."""
         with LOCK:
             changed = {**self.lists, name: words}
             self.lists = {key: value for key, value in changed.items() if value is not None}
 
     def active(self, docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
-        """Return the lists that apply to any of the Docs, each with the indices of its Docs. Later lists have priority.
+        """Return the lists that apply to at least one of the Docs, by ascending priority, with the indices of these
+        Docs.
 
-        Of the lists that a Doc names, the last has the highest priority for that Doc.
+        The unnamed list has the lowest priority, and the last list that a Doc names has the highest priority for the
+        Doc. A name that does not exist causes a warning.
         """
         lists = self.lists
         if not lists:
@@ -134,7 +142,7 @@ class WordLists:
         return [(words, indices) for words, indices in found if words.entries]
 
     def to_message(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Serialize the lists that are saved with the pipeline."""
+        """Return the lists that are saved with the pipeline, for serialization."""
         return {
             name: [(word, *entry) for word, entry in words.entries.items()]
             for name, words in self.lists.items()
@@ -142,7 +150,7 @@ class WordLists:
         }
 
     def from_message(self, message: Mapping[str, Any]) -> None:
-        """Load saved lists, in place of all lists that would be saved."""
+        """Replace all lists that are saved with the pipeline by the lists that `to_message` returned."""
         saved = {
             name: WordList({word: make_entry(tag, hidden) for word, tag, hidden in rows})
             for name, rows in message.items()
@@ -151,12 +159,13 @@ class WordLists:
             self.lists = {name: words for name, words in self.lists.items() if not words.saved} | saved
 
 
+# All lists of the process. A Doc can name lists of different components, so that a name is unknown only if no component
+# has a list with this name.
 _INSTANCES: weakref.WeakSet[WordLists] = weakref.WeakSet()
-"""All lists of the process: a Doc may name one of words that are evidence, and one of entities."""
 
 
 def _find_unknown(names: set[str]) -> list[str]:
-    """Return the names that no list of the process has."""
+    """Return the names for which no component of the process has a list."""
     if not names:
         return []
     with LOCK:
@@ -164,12 +173,12 @@ def _find_unknown(names: set[str]) -> list[str]:
 
 
 def list_names(doc: Doc) -> list[str]:
-    """Return the names of lists in a Doc's extension attribute."""
+    """Return the names of lists in the extension attribute of a Doc."""
     return [part for part in _parts(doc) if isinstance(part, str)]
 
 
 def labelled_words(doc: Doc) -> list[tuple[Any, Any]]:
-    """Return the words with labels in a Doc's extension attribute, unchecked: for `entity_lists`, its own words."""
+    """Return the words and labels in the extension attribute of a Doc, without checking them."""
     return [pair for part in _parts(doc) if isinstance(part, Mapping) for pair in part.items()]
 
 
@@ -188,19 +197,21 @@ def _parts(doc: Doc) -> list[Any]:
 
 @dataclass(frozen=True)
 class LayeredMatch:
-    """Words of several lexicons in a batch of texts.
+    """The words of a lexicon and of word lists that occur in a batch of texts.
 
-    match (Match): The words; each index in `words` refers to the lexicon of the word's layer.
-    layers (IntArray): 0 for words of the model's lexicon, 1 for those of the first list, ... *Shape:* (words,)
+    match (Match): The matched words. The indices in `match.words` refer to the lexicon of the word's layer.
+    layers (IntArray): 0 for words of the model's lexicon, 1 for words of the first list, and so on. *Shape:* (words,)
     """
 
     match: Match
     layers: IntArray
 
     def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, WordListEntry]], IntArray]:
-        """Return the distinct words of lists, and the index among them of each match with a layer above 0.
+        """Return the distinct words that come from lists.
 
-        *Shape:* (words with a layer above 0,)
+        lists (Sequence[WordList]): The lists, in the order of the layers.
+        RETURNS (tuple[list[tuple[str, WordListEntry]], IntArray]): The distinct words with their entries, and the index of
+            the distinct word for each match with a layer above 0. *Shape:* (matches of lists,)
         """
         listed = np.flatnonzero(self.layers)
         pairs, indices = np.unique(
@@ -217,13 +228,19 @@ class LayeredMatch:
 def find_layered(
     lexicon: Lexicon, tokens: TokenBatch, lists: Sequence[tuple[WordList, IntArray]], max_words: int | None
 ) -> LayeredMatch:
-    """Find the words of a lexicon and of lists, as `Lexicon.find` does. For a word in several, the last list's entry
-    counts; if it is hidden there, the word is not found.
+    """Find the words of a lexicon and of word lists in a batch of texts, like `Lexicon.find`.
 
-    lists (Sequence[tuple[WordList, IntArray]]): Each with the indices of the texts that it applies to.
+    If a word is in several lists, the entry of the last list is used. If this entry is hidden, the word is not found.
+
+    lexicon (Lexicon): The lexicon of the model.
+    tokens (TokenBatch): The texts.
+    lists (Sequence[tuple[WordList, IntArray]]): The lists, each with the indices of the texts to which it applies.
+    max_words (int | None): Maximum number of words that start with the same token.
+    RETURNS (LayeredMatch): The words.
     """
     layers = [(lexicon, np.arange(len(tokens))), *((words.lexicon, indices) for words, indices in lists)]
-    # Words that begin at one token differ in length, so at most one hidden word of each length is among the longest.
+    # Hidden words are removed after the search. Words with the same first token have different lengths, so that at most
+    # one hidden word of each length can take the place of another word among the longest.
     hidden_lengths = frozenset().union(*(words.hidden_lengths for words, _ in lists))
     limit = None if max_words is None else max_words + len(hidden_lengths)
     columns = []
@@ -232,7 +249,8 @@ def find_layered(
         match = words.find(text, limit)
         layer_of_word = np.full(match.words.size, layer)
         columns.append((np.repeat(indices, match.counts), match.heads, match.tails, layer_of_word, match.words))
-    # Doc, head, tail, layer and index of each word, in this order. *Shape:* (5, words)
+    # The text, head, tail, layer and index of each word. Sorting by these columns puts the matches of one word in
+    # several layers next to each other, with the highest layer last. *Shape:* (5, words)
     table = np.concatenate(columns, axis=1)
     table = table[:, np.lexsort(table[3::-1])]
     highest = (np.diff(table[:3], axis=1, append=-1) != 0).any(axis=0)
@@ -249,17 +267,21 @@ def find_layered(
 
 
 _LAST_CODE = 0xFFFF
+# Code points of scripts that separate words by spaces: scripts before Thai, full-width letters, and combining marks.
 _SPACED = (range(0x0E00), range(0x1AB0, 0x1B00), range(0x1DC0, 0x2000), range(0xFE20, 0xFE30), range(0xFF10, 0xFF5B))
-"""Code points of scripts that put spaces between words: those up to Thai's, full-width letters, marks on letters."""
 
 
 def find_list_words(words: WordList, text: JoinedText, docs: IntArray) -> IntArray:
-    """Find the words of a list in some Docs of a batch, in any script, overlapping ones included, except where they cut
-    a word of letters or a number.
+    """Find the words of a list in some Docs of a batch by characters, including overlapping words.
 
+    Matches inside a word or a number are left out: 'AI' does not match in 'MAIL'. This applies to scripts that separate
+    words by spaces.
+
+    words (WordList): The list.
+    text (JoinedText): The texts of the batch.
     docs (IntArray): Indices of the Docs. *Shape:* (docs,)
-    RETURNS (IntArray): First character and end of each word in the joined text, and its index in the list.
-        *Shape:* (3, matches)
+    RETURNS (IntArray): The first character, the end (exclusive), and the index in the list for each match. *Shape:*
+        (3, matches)
     """
     codes, tables = text.simplified.codes, [np.zeros((3, 0), dtype=np.int64)]
     for start, stop in _runs(docs, text.stops):
@@ -269,7 +291,7 @@ def find_list_words(words: WordList, text: JoinedText, docs: IntArray) -> IntArr
 
 
 def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
-    """Return the begin and end of the texts of some Docs; consecutive Docs are one range."""
+    """Return the ranges of characters that contain the texts of some Docs. Consecutive Docs form a single range."""
     first = np.flatnonzero(np.diff(docs, prepend=-2) != 1)
     last = np.append(first[1:], docs.size) - 1
     starts = np.append(0, stops[:-1] + 1)
@@ -278,10 +300,10 @@ def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def edge_classes() -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return which code points are letters, marks on them, or digits, which are digits, and which are points within
-    numbers.
+    """Return masks of code points: letters, marks and digits; digits; and decimal separators. *Shape:* (65536,) each
 
-    They are made when a list is first searched: most pipelines have none.
+    The masks contain only scripts that separate words by spaces. They are computed when a list is first searched, since
+    most pipelines contain no list.
     """
     letters, digits, points = (np.zeros(_LAST_CODE + 1, dtype=bool) for _ in range(3))
     for code in chain.from_iterable(_SPACED):
@@ -293,9 +315,14 @@ def edge_classes() -> tuple[BoolArray, BoolArray, BoolArray]:
 
 
 def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
-    """Mark edges within a word of letters, as of 'AI' in 'MAIL', or within a number, as of '50' in '3.50'."""
-    # Wider than the rule of decoding (`letter_neighbours`): digits and other scripts count, a list weighs no context.
-    # Of the characters before and after an edge. The separator stands for those outside of the text.
+    """Return whether boundaries are inside a word, such as 'AI' in 'MAIL', or inside a number, such as '50' in '3.50'.
+
+    codes (CodePoints): The text. *Shape:* (characters,)
+    edges (IntArray): Boundaries, as the index of the character after each boundary.
+    RETURNS (BoolArray): A mask with the shape of `edges`.
+    """
+    # This rule also applies to digits and other scripts, unlike the rule for predicted entities (`letter_neighbours`),
+    # since a list cannot take the context into account. Zeros stand for the characters before and after the text.
     letters, digits, points = edge_classes()
     padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _LAST_CODE)
     earlier, before, after, later = (padded[edges + shift] for shift in range(4))

@@ -161,7 +161,7 @@ def test_a_full_disk_ends_the_keeping_not_the_training(fault: str, monkeypatch: 
 
     monkeypatch.setattr(os, "pwrite", write)
     cached = CachedLengths(2 * ROW, 9 * ROW)
-    with pytest.warns(UserWarning, match=r"cannot be kept in .* (No space left|it is full).* set TMPDIR"):
+    with pytest.warns(UserWarning, match=r"cannot be cached in .* (No space left|it is full).* set TMPDIR"):
         cached("一二", "三四五", training=True)
     cached("一二", "三四五", "六", training=True)
     assert cached.batches == [["一二", "三四五"], ["三四五", "六"]]
