@@ -91,7 +91,7 @@ def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Ma
 
 
 def has_scores(tokenizer: TokenizerJson) -> bool:
-    """Return True for a Unigram tokenizer, whose subwords can be removed. BPE needs all subwords to merge larger ones."""
+    """Return True for a Unigram tokenizer. Subwords of other tokenizers cannot simply be removed."""
     return bool(json.loads(tokenizer.json)["model"]["type"] == "Unigram")
 
 

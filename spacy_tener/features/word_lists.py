@@ -94,7 +94,7 @@ class WordList:
 
 
 class WordLists:
-    """The word lists of an embedder or of `entity_lists`, by name. Threads can use lists that another thread changes."""
+    """The word lists of an embedder or of `entity_lists`, by name. Threads can share them while one changes a list."""
 
     def __init__(self) -> None:
         # The dictionary is replaced and never modified, so that other threads see either the old or the new lists.

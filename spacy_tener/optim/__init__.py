@@ -1,1 +1,1 @@
-"""Optimizers and learning rate schedules of the papers, and updates of embedding rows."""
+"""Optimizers and learning rate schedules for training configs, and fast updates of torch parameters."""

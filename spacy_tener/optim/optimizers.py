@@ -1,5 +1,8 @@
-"""Optimizers with learning rates by parameter groups, Thinc's Adam and the SGD of the papers' code, and the schedule of
-their rates: an is_endless iterator, from which Thinc's optimizers read one value a step."""
+"""Optimizers with learning rates for groups of parameters, and the triangular learning rate schedule of TENER.
+
+`Adam` is Thinc's Adam. `SGD` is the optimizer of the papers' released code. Both take `rates`, factors of the learning
+rate for parameters whose names match a pattern. `TorchShim` and `updates_torch.py` call the optimizers.
+"""
 
 import itertools
 from collections import Counter
@@ -16,20 +19,20 @@ from thinc.types import Floats2d, FloatsXd
 from ..errors import RemedyError
 from ..validation import Probability, SettingError, validated
 
+# Number of updates from which the length of the warm-up is computed if the length of the training run is not known.
 _DEFAULT_STEPS = 1000
-"""Updates of a training whose end is not known, as far as the warm-up is concerned."""
 
-# Annotations are no strings here: config files are checked by those of a class as they stand.
+# This module does not import `annotations` from `__future__`: Thinc validates configs by the annotations of a class,
+# which must not be strings.
 
 
 class RatedOptimizer(Optimizer):
-    """Base of optimizers with a learning rate for each group of parameters.
+    """Base class of optimizers with learning rates for groups of parameters.
 
-    learn_rate (FloatOrSeq): A rate, or a list or generator of rates, one for each step.
-    rates (dict[str, float] | None): Factors of the learning rate for parameters whose name matches a pattern
-        (`*embed*`, `crf.*`). The first pattern that matches is taken, in the given order; without a match the rate is
-        multiplied by 1.
-    settings (Any): Settings of Thinc's `Optimizer`.
+    learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
+    rates (dict[str, float] | None): Factors of the learning rate for parameters whose names match a pattern, such as
+        `*embed*` or `crf.*`. The first matching pattern is used. The factor of parameters without a match is 1.
+    settings (Any): Arguments of Thinc's `Optimizer`.
     """
 
     __slots__ = ["rates"]
@@ -51,34 +54,41 @@ class RatedOptimizer(Optimizer):
         raise RemedyError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
 
     def factor_of(self, name: str) -> float:
-        """Return the factor of the learning rate for the parameter of this name."""
+        """Return the factor of the learning rate for a parameter.
+
+        name (str): The name of the parameter.
+        """
         return next((rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern)), 1.0)
 
     def rate_of(self, name: str) -> float:
-        """Return the current learning rate of the parameter of this name."""
+        """Return the current learning rate for a parameter, including its factor.
+
+        name (str): The name of the parameter.
+        """
         return float(self.learn_rate * self.factor_of(name))
 
 
 @registry.optimizers("spacy_tener.Adam.v1")
 class Adam(RatedOptimizer):
-    """Thinc's `Adam.v1` with `rates` by the names of parameters.
+    """Thinc's `Adam.v1` with different learning rates for groups of parameters.
 
-    Parameters are known by the names that their torch modules give them: `transformer.*` are those of
-    `spacy_tener.TransformerEmbed.v1`, `radicals.*` those of `spacy_tener.RadicalEmbed.v1`, `crf.*` the CRF's. A
-    module in Thinc's own wrapper, as that of the component `transformer`, has names without any prefix.
+    Registered as `spacy_tener.Adam.v1`. The names of parameters are the names in the torch modules: `transformer.*` are
+    parameters of `spacy_tener.TransformerEmbed.v1`, `radicals.*` of `spacy_tener.RadicalEmbed.v1`, and `crf.*` of the
+    CRF. Parameters of torch modules in Thinc's own wrapper, such as the component `transformer`, have names without a
+    prefix.
 
-    learn_rate (FloatOrSeq): A rate, or a list or generator of rates, one for each step.
-    beta1 (FloatOrSeq): Share of the mean of gradients that stays from one step to the next.
-    beta2 (FloatOrSeq): Share of the mean of their squares that stays.
-    eps (FloatOrSeq): Added to the root of the mean of squares.
+    learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
+    beta1 (FloatOrSeq): Decay rate of the moving average of the gradients.
+    beta2 (FloatOrSeq): Decay rate of the moving average of the squared gradients.
+    eps (FloatOrSeq): Number that is added to the denominator for numerical stability.
     L2 (FloatOrSeq): Weight decay.
-    L2_is_weight_decay (bool): Take weight decay from the weights at the parameter's own rate, as AdamW does; otherwise
-        add it to the gradient.
-    grad_clip (FloatOrSeq): The longest gradient of a parameter; 0 for no limit.
-    use_averages (bool): Keep an average of every parameter but rows of embedding tables, for spaCy to evaluate and
-        save.
-    rates (dict[str, float] | None): Factors of the learning rate for parameters whose name matches a pattern. The first
-        pattern that matches is taken, in the given order; without a match the rate is multiplied by 1.
+    L2_is_weight_decay (bool): Subtract the weight decay from the weights, as AdamW does. If false, add it to the
+        gradient.
+    grad_clip (FloatOrSeq): Maximum L2 norm of a parameter's gradient. 0 for no clipping.
+    use_averages (bool): Maintain moving averages of all parameters except embedding tables. spaCy evaluates and saves
+        the averages.
+    rates (dict[str, float] | None): Factors of the learning rate for parameters whose names match a pattern, such as
+        `transformer.*`. The first matching pattern is used. The factor of parameters without a match is 1.
     """
 
     __slots__: list[str] = []
@@ -111,9 +121,9 @@ class Adam(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Make one step for a whole parameter. Return the weights, and the gradient set to zero.
+        """Update a parameter. Return the weights, and a gradient of zeros, as Thinc requires.
 
-        key (KeyT): The node's id and the parameter's name.
+        key (KeyT): The id of the node and the name of the parameter.
         """
         scale = lr_scale * self.factor_of(key[1])
         updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient, lr_scale=scale)
@@ -122,19 +132,22 @@ class Adam(RatedOptimizer):
 
 @registry.optimizers("spacy_tener.SGD.v1")
 class SGD(RatedOptimizer):
-    """Gradient descent with momentum.
+    """Stochastic gradient descent with momentum, as in the papers' released code.
 
-    A step is `torch.optim.SGD`'s, after clipping: `velocity = momentum * velocity + gradient`,
-    `weights -= learn_rate * velocity`. Weights are changed in place and gradients are used up. Parameter averages,
-    which cost a copy of every weight at each step, are off.
+    Registered as `spacy_tener.SGD.v1`. After clipping, a step is the same as in `torch.optim.SGD`:
 
-    learn_rate (FloatOrSeq): A rate, or a list or generator of rates, one for each step.
-    momentum (float): Share of the velocity that stays from one step to the next; at least 0 and below 1.
-    clip_value (float): Bound of each number of a gradient, up and down; 0 for no clipping.
-    L2 (FloatOrSeq): Weight decay, added to the clipped gradient as `L2 * weights`; a number, list or generator.
-    rates (dict[str, float] | None): Factors of the learning rate for parameters whose name matches a pattern
-        (`*embed*`, `crf.*`). The first pattern that matches is taken, in the given order; without a match the rate is
-        multiplied by 1.
+        velocity = momentum * velocity + gradient
+        weights -= learn_rate * velocity
+
+    The weights are updated in place. Moving averages of the parameters, which Thinc's optimizers compute by default,
+    are off, since they take time in each step.
+
+    learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
+    momentum (float): Factor of the velocity in each step. At least 0 and below 1.
+    clip_value (float): Maximum absolute value of the elements of a gradient. 0 for no clipping.
+    L2 (FloatOrSeq): Weight decay, which adds `L2 * weights` to the clipped gradient. A number, list or generator.
+    rates (dict[str, float] | None): Factors of the learning rate for parameters whose names match a pattern, such as
+        `*embed*` or `crf.*`. The first matching pattern is used. The factor of parameters without a match is 1.
     """
 
     __slots__ = ["clip_value", "momentum"]
@@ -161,9 +174,9 @@ class SGD(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Make one step for a whole parameter. Return the weights, and the gradient set to zero.
+        """Update a parameter. Return the weights, and a gradient of zeros, as Thinc requires.
 
-        key (KeyT): The node's id and the parameter's name.
+        key (KeyT): The id of the node and the name of the parameter.
         """
         self._prepare(gradient, weights)
         step = self._step(key, gradient)
@@ -173,28 +186,29 @@ class SGD(RatedOptimizer):
         return weights, gradient
 
     def update_rows(self, key: KeyT, rows: Floats2d, gradient: Floats2d) -> None:
-        """Make one step for rows gathered from a table, at a cost independent of the table's height.
+        """Update embedding rows that are used in a batch. The time does not depend on the size of the table.
 
-        With momentum, rows would keep moving for many steps after they were last used. Instead a row makes at once the
-        whole step that momentum would add up to, `learn_rate / (1 - momentum) * gradient`.
+        Momentum would change a row in many steps after its last use, and thus require an update of the complete table.
+        So the row is updated at once by the sum of these changes, `learn_rate / (1 - momentum) * gradient`.
 
-        key (KeyT): The node's id and the parameter's name.
-        rows (Floats2d): The rows, which are changed in place. *Shape:* (rows, width)
-        gradient (Floats2d): Their gradient, which is used up. *Shape:* (rows, width)
+        key (KeyT): The id of the node and the name of the parameter.
+        rows (Floats2d): The embedding rows, which are updated in place. *Shape:* (rows, width)
+        gradient (Floats2d): The gradient, which is overwritten. *Shape:* (rows, width)
         """
+        # The sum of the geometric series 1 + momentum + momentum ** 2 + ... is 1 / (1 - momentum).
         self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)
         rows -= gradient
 
     def _prepare(self, gradient: FloatsXd, weights: Any) -> None:
-        """Clip, then add weight decay, in place."""
+        """Clip a gradient and add weight decay, in place."""
         if self.clip_value:
             get_array_ops(gradient).xp.clip(gradient, -self.clip_value, self.clip_value, out=gradient)
         if self.L2:
             gradient += self.L2 * weights
 
     def _step(self, key: KeyT, gradient: Any) -> Any:
-        """Return the step of the weights before it is multiplied by the rate, in an array that may be overwritten."""
+        """Return the update without the learning rate. The array can be overwritten."""
         if self.momentum == 0.0:
             return gradient
         velocity = self._velocity(key, gradient)
@@ -204,9 +218,10 @@ class SGD(RatedOptimizer):
         return gradient
 
     def _velocity(self, key: KeyT, like: FloatsXd) -> Any:
-        """Return a parameter's velocity, on the device of its gradient, since a model may move between devices.
+        """Return the velocity of a parameter.
 
-        It is reset to zeros when a parameter's shape changes, as when a label is added.
+        The velocity is reset to zeros if the shape of the parameter changes, for example when a label is added. It is
+        moved to the device of the gradient, since a model can move between devices.
         """
         ops = get_array_ops(like)
         if key not in self.mom1 or self.mom1[key].shape != like.shape:
@@ -217,18 +232,18 @@ class SGD(RatedOptimizer):
 
 
 class RateSchedule:
-    """Learning rates, one for each update.
+    """An iterator over the learning rates of all updates.
+
+    The attribute `rate` is the last rate, and `steps` the number of rates that were consumed. An optimizer consumes the
+    first rate when it is created. `updates` counts the updates of each component.
 
     rates (Iterator[float]): The rates in their order.
     """
 
     def __init__(self, rates: Iterator[float]) -> None:
         self.rate = 0.0
-        """The last rate that was read."""
         self.steps = 0
-        """The number of rates that were read. An optimizer reads the first when it is created."""
         self.updates: Counter[str] = Counter()
-        """The number of updates of each component."""
         self._rates = rates
 
     def __iter__(self) -> "RateSchedule":
@@ -241,13 +256,16 @@ class RateSchedule:
 
 
 def warm_up(sgd: Any, component: str) -> None:
-    """Raise the learning rate before an update, if the training loop does not step the schedule.
+    """Increase the learning rate before an update if the training loop does not step the schedule.
 
-    `spacy train` calls `step_schedules()` after each update; loops in Python hardly ever do. For them the rate rises as
-    in the schedule, but is never lowered, since the number of updates is unknown. A rate that was set by hand is kept.
+    `spacy train` calls `step_schedules()` after each update. Most training loops in Python do not, and would use the small
+    first learning rate of the warm-up forever. For these loops, the learning rate increases as in the schedule. It never
+    decreases, since the number of updates is unknown. A learning rate that the user sets is not changed.
 
-    sgd (Optimizer): Anything else, such as a function that collects gradients, is not changed.
+    sgd (Any): The optimizer. Other objects, such as a function that collects gradients, are ignored.
+    component (str): The name of the component that is updated.
     """
+    # A pipeline with several components makes several updates per step, which are counted for each component.
     schedule = getattr(sgd, "schedules", {}).get("learn_rate")
     if not isinstance(schedule, RateSchedule):
         return
@@ -261,16 +279,17 @@ def warm_up(sgd: Any, component: str) -> None:
 def triangular(
     max_rate: NonNegativeFloat, total_steps: NonNegativeInt | str, *, warmup: Probability = 0.01
 ) -> RateSchedule:
-    """Make TENER's schedule: up from 0 for the first part of the steps, then down to 0, both linearly.
+    """Create the learning rate schedule of TENER: a linear increase, followed by a linear decrease to 0.
 
-    The first step already has a rate: `max_rate / (warmup * total_steps)`, or `max_rate` where warm-up is shorter than
-    one step. From `total_steps` on the rate is 0.
+    Registered as `spacy_tener.triangular.v1`. The learning rate of the first step is `max_rate / (warmup *
+    total_steps)`, or `max_rate` if the warm-up is shorter than one step. From `total_steps` on, the learning rate is 0.
 
-    max_rate (float): The rate at the end of the warm-up.
-    total_steps (Union[int, str]): Number of updates in the training run, as `${training.max_steps}`. If it is 0, or a
-        variable that spaCy has not filled in because it reads the optimizer's section alone (`nlp.initialize()`,
-        `nlp.resume_training()`), the end is unknown: the rate rises as for 1,000 updates and stays there.
-    warmup (float): Fraction of the steps in which the rate rises.
+    max_rate (float): The learning rate at the end of the warm-up.
+    total_steps (Union[int, str]): Number of updates in the training run, usually `${training.max_steps}`. The number is
+        unknown if it is 0, or if spaCy does not resolve the variable, as in `nlp.initialize()` and
+        `nlp.resume_training()`. The learning rate then increases as for 1,000 updates and stays constant.
+    warmup (float): Fraction of the steps in which the learning rate increases.
+    RETURNS (Iterator[float]): The learning rates.
     """
     is_endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
     steps = _DEFAULT_STEPS if is_endless else total_steps
@@ -285,5 +304,5 @@ def _triangular(max_rate: float, total_steps: int, peak: float) -> Iterator[floa
     while True:
         step += 1
         falling = max(total_steps - step, 0) / (total_steps - peak)
-        # If the peak lies between two steps, neither side may exceed it.
+        # `peak` is usually not an integer. The minimum ensures that the steps next to it do not exceed `max_rate`.
         yield max_rate * min(step / peak if step < peak else 1.0, falling, 1.0)

@@ -1,12 +1,14 @@
-"""Updates by Thinc's optimizers: of embedding tables by the rows in use, and on a GPU of all other parameters at once.
+"""Fast updates of torch parameters by Thinc's optimizers. `nn/shim.py` calls these functions.
 
-A table may have hundreds of thousands of rows and a batch uses a few hundred, so the time of a step must not depend
-on the table's height. `spacy_tener.SGD.v1` can update rows. For Thinc's own optimizers, which cannot, the rows and
-their momentum are gathered, updated as a small parameter of their own, and written back (lazy Adam).
+`apply_row_gradient` updates the rows of an embedding table that a batch uses. A table can have hundreds of thousands of
+rows, of which a batch uses a few hundred, so that the time of a step must not depend on the size of the table.
+`spacy_tener.SGD.v1` can update single rows. For Thinc's optimizers, the used rows and their momentum are gathered,
+updated as a small parameter, and written back (lazy Adam).
 
-A step for one parameter on a GPU is a dozen launches, which the host pays for: some 2,400 of a BERT's 3,700 in a step
-of 16 texts, at which the GPU works for 13 of 222 ms. `torch._foreach_*` makes a launch for many parameters: the step
-takes 112 ms (research/results/gpu.md).
+`step_together` updates many parameters on a GPU at once. Updating a single parameter launches a dozen kernels. For a
+BERT and a batch of 16 texts, these are 2,400 of 3,700 launches in a step of 222 ms, in which the GPU is busy for 13 ms.
+The functions `torch._foreach_*` process many parameters in one launch, and the step takes 112 ms
+(research/results/gpu.md).
 """
 
 from __future__ import annotations
@@ -25,14 +27,16 @@ Key = tuple[int, str]
 
 
 def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor) -> None:
-    """Update a table in place.
+    """Update an embedding table in place.
 
-    table (Tensor): The rows. *Shape:* (rows, width)
-    gradient (Tensor): Its gradient, sparse and coalesced. *Shape:* (rows, width)
+    optimizer (Any): An optimizer of Thinc, or a function with the same arguments that collects gradients.
+    key (Key): The id of the shim and the name of the parameter.
+    table (Tensor): The embedding table. *Shape:* (rows, width)
+    gradient (Tensor): The gradient, sparse and coalesced. *Shape:* (rows, width)
     """
     if not hasattr(optimizer, "mom1"):
-        # `nlp.rehearse` passes a function that notes whole parameters with their gradients, for a step taken later.
-        # The height is part of the name, since a table may grow between such steps.
+        # `nlp.rehearse` passes a function that collects parameters and gradients for a later step. The number of rows
+        # is part of the key, since the table can grow between such steps.
         optimizer((key[0], f"{key[1]}[{len(table)}]"), torch2xp(table), torch2xp(gradient.to_dense()))
         return
     rows = gradient.indices()[0]
@@ -47,12 +51,18 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
 
 @contextlib.contextmanager
 def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
-    """Give the optimizer, under `key`, the momentum of the rows only; keep that of the table under another key."""
+    """Replace the momentum under `key` by the momentum of the selected rows, and write it back afterwards.
+
+    The momentum of the complete table is stored under another key.
+
+    rows (Any): Indices of the rows, as an array of the table's device. *Shape:* (rows,)
+    """
     height, width = table.shape
-    table_key = (key[0], f"{key[1]}.whole")  # the key of the table's momentum
-    # Parameter averages have the shape of the whole table, which every step would have to read. They are not needed:
-    # TENER on Weibo's dev part after 5 epochs, two seeds, had F1 52.1 and 54.0 with averages of all but rows, 51.7 and
-    # 52.4 with those of rows too, 52.7 and 51.4 with none.
+    table_key = (key[0], f"{key[1]}.whole")
+    # Averages of embedding tables are off, since updating them takes time that depends on the size of the table. They
+    # do not improve the scores: on the development set of Weibo, TENER achieves an F1 of 52.1 and 54.0 (two seeds, 5
+    # epochs) with averages of all other parameters, 51.7 and 52.4 with averages of all parameters, and 52.7 and 51.4
+    # without.
     averages, optimizer.averages = optimizer.averages, None
     try:
         for moments in (optimizer.mom1, optimizer.mom2):
@@ -60,7 +70,7 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
             if table_key in moments:
                 missing = height - len(moments[table_key])
                 if missing:
-                    # New rows of a table start with zero momentum.
+                    # The table has grown. New rows start with a momentum of zero.
                     pad = get_array_module(moments[table_key]).pad
                     moments[table_key] = pad(moments[table_key], ((0, missing), (0, 0)))
                 moments[key] = moments[table_key][rows].ravel()
@@ -76,16 +86,19 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
 
 
 def is_adam(optimizer: Any) -> bool:
-    """Return True for optimizers whose steps `step_together` makes: Thinc's Adam, and ours with rates by name."""
+    """Return True if `step_together` implements the optimizer: Thinc's Adam or `spacy_tener.Adam.v1`, without RAdam."""
     if type(optimizer) not in (Optimizer, Adam) or optimizer.use_radam:
         return False
     return optimizer.b1 > 0 and optimizer.b2 > 0 and (optimizer.L2_is_weight_decay or not optimizer.L2)
 
 
 def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gradients: list[Tensor]) -> None:
-    """Make Adam's step for many parameters, as the optimizer makes it for one. Gradients are used up.
+    """Update many parameters with Adam, with the same result as calling the optimizer for each parameter.
 
-    keys (Sequence[Key]): The shim's id and the parameter's name, of each.
+    optimizer (Any): The optimizer, for which `is_adam` is true. Its moments and averages are updated.
+    keys (Sequence[Key]): The id of the shim and the name of each parameter.
+    weights (list[Tensor]): The parameters, which are updated in place.
+    gradients (list[Tensor]): The gradients, which are overwritten.
     """
     ages = []
     for key in keys:
@@ -102,7 +115,8 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
     torch._foreach_addcmul_(squares, gradients, gradients, 1 - optimizer.b2)
     roots = torch._foreach_sqrt(squares)
     torch._foreach_add_(roots, optimizer.eps)
-    # The means begin at zero, which these correct.
+    # The factors of the learning rate correct the bias of moving averages that start at zero (Kingma and Ba, 2015,
+    # section 3).
     steps = [
         -rate * (1 - optimizer.b2**age) ** 0.5 / (1 - optimizer.b1**age) for rate, age in zip(rates, ages, strict=True)
     ]
@@ -119,9 +133,11 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
 def _optimizer_states(
     arrays: dict[Key, Any], keys: Sequence[Key], weights: Sequence[Tensor], *, flat: bool = True
 ) -> list[Tensor]:
-    """Return what an optimizer keeps of each parameter, which begins as zeros.
+    """Return an optimizer's moments or averages of parameters, with the shapes of the parameters. Missing ones are
+    zeros.
 
-    flat (bool): It is states as one row, as Thinc keeps momentum.
+    arrays (dict[Key, Any]): The moments or averages by key. Missing entries are added.
+    flat (bool): Whether the arrays are one-dimensional, as Thinc stores moments.
     """
     states = []
     for key, weight in zip(keys, weights, strict=True):
