@@ -1,1 +1,1 @@
-"""Embedders: from Docs to a vector for each token, or for each lexicon word that matches in them."""
+"""Embedders: layers that compute an embedding for each token of a batch, or for each lexicon word in it."""

@@ -90,7 +90,7 @@ def _char_embed(
     frequent: int | None = None,
     half: bool = False,
 ) -> EmbedModel:
-    """Return an embedder of tokens, and of pairs if these have a width."""
+    """Create an embedder with a table for tokens, and a table for bigrams if `widths` contains a width for bigrams."""
     return table_embedder(
         "char_embed",
         CharVocabulary(normaliser, widths),
@@ -101,13 +101,10 @@ def _char_embed(
 
 
 class CharVocabulary(Vocabulary):
-    """One table of keys for tokens, and one for pairs of neighbours unless pairs are not used.
+    """A vocabulary of tokens and, optionally, of bigrams.
 
-    names (Iterable[str]): `unigram`, and `bigram` or not.
-
-    pair_characters (str): The distinct characters of all pretrained pairs. The tables contain only hashes, but the
-        export to ONNX needs the characters, and the training texts may not contain them. Empty if there are no
-        pretrained pairs, and for pipelines that were saved before this attribute was added.
+    normaliser (Normaliser): Normalizes the strings of tokens.
+    names (Iterable[str]): Names of the embedding tables: `unigram`, and `bigram` if bigrams are used.
     """
 
     def __init__(self, normaliser: Normaliser, names: Iterable[str]) -> None:
@@ -118,7 +115,7 @@ class CharVocabulary(Vocabulary):
         self._end_key = normaliser.key(END_MARK)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the keys of all tokens for each table. *Shape:* (tokens,)"""
+        """Return the keys of the tokens and of the bigrams that start with them. *Shape:* (tokens,) each"""
         unigrams = self._cache(tokens.orths, tokens.stores)[tokens.indices]
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:

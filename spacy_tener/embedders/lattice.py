@@ -1,4 +1,7 @@
-"""The lattice of a batch of sentences: the positions of the lexicon words that match in them."""
+"""The lattice of a batch of sentences, which contains the positions of the lexicon words that occur in them.
+
+`LexiconEmbed` creates it, and FLAT and its relatives compute attention between characters and words from it.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ from ..types import IntArray
 
 @dataclass(frozen=True)
 class Lattice:
-    """Words over the characters of a batch. The words of a batch are joined, sentence after sentence.
+    """The positions of lexicon words in a batch of sentences. The words of all sentences are concatenated.
 
-    One sentence of six characters, with three words over it:
+    For example, this is the lattice of a sentence with six characters and three words:
 
         0  1  2  3  4  5      position
         重 庆 人 和 药 店     lengths = [6], counts = [3]
@@ -21,10 +24,12 @@ class Lattice:
               人 和 药 店     head 2, tail 5
                     药 店     head 4, tail 5
 
-    lengths (IntArray): Characters of each sentence. *Shape:* (sentences,)
-    counts (IntArray): Words of each sentence; 0 is legal. *Shape:* (sentences,)
-    heads (IntArray): First character of each word, as a position in its sentence. *Shape:* (words,)
-    tails (IntArray): Last character of each word, inclusive. *Shape:* (words,)
+    Inconsistent arrays raise a `ValueError`.
+
+    lengths (IntArray): Number of characters in each sentence. *Shape:* (sentences,)
+    counts (IntArray): Number of words in each sentence, which can be 0. *Shape:* (sentences,)
+    heads (IntArray): Position of each word's first character in its sentence. *Shape:* (words,)
+    tails (IntArray): Position of each word's last character in its sentence. *Shape:* (words,)
     """
 
     lengths: IntArray
@@ -53,7 +58,7 @@ class Lattice:
             )
 
     def check_rows(self, *, characters: int, words: int) -> None:
-        """Raise unless there is a row for each character and each word."""
+        """Raise an error unless there is an embedding for each character and each word of the lattice."""
         for name, got, expected in [("characters", characters, self.n_characters), ("words", words, self.n_words)]:
             if got != expected:
                 raise ValueError(f"There must be a row for each of the lattice's {expected} {name}; got {got} rows.")
@@ -68,5 +73,5 @@ class Lattice:
 
     @property
     def longest(self) -> int:
-        """Characters of the longest sentence."""
+        """The number of characters in the longest sentence."""
         return int(self.lengths.max(initial=0))

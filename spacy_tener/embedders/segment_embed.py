@@ -21,7 +21,7 @@ from ..validation import Probability, validated
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
-# Parts of speech of jieba, names first.
+# The parts of speech in jieba's dictionary. The tags of names come first.
 _PARTS_OF_SPEECH = (
     "nr nrt nrfg ns nt nz n vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
     "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w y z zg"
@@ -56,20 +56,20 @@ def build_segment_embed(
 
 
 class SegmentVocabulary(Vocabulary):
-    """Combinations of position and part of speech that were seen in training."""
+    """A vocabulary of the combinations of position and part of speech that occur in training."""
 
     def __init__(self) -> None:
         super().__init__((SEGMENT,))
         self.lists = WordLists()
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the key of each token's combination. *Shape:* (tokens,)"""
+        """Return the key of each token's position and part of speech. *Shape:* (tokens,)"""
         text = tokens.joined
         segmentation = segment(text)
         lists = self.lists.active(tokens.sources)
         if lists:
             tagged, untagged = (token_keys(text, words) for words in apply_word_lists(text, segmentation, lists))
-            # A list's tag that was not in training at this position is ignored in favour of the segmenter's.
+            # If a tag of a list has no embedding at this position, the segmenter's tag is used.
             return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(tagged), tagged, untagged)})
         return EmbedInput({SEGMENT: token_keys(text, segmentation)})
 
@@ -79,7 +79,7 @@ class SegmentVocabulary(Vocabulary):
 
     @property
     def tag_names(self) -> list[str]:
-        """The common parts of speech that were seen in training."""
+        """The parts of speech that occur in training, without jieba's rare ones."""
         return [tag for tag in _PARTS_OF_SPEECH.split() if self.has_tag(tag)]
 
     def has_tag(self, tag: str) -> bool:
@@ -103,5 +103,5 @@ class SegmentVocabulary(Vocabulary):
 
 
 def _init(embedder: TableEmbedder, X: list[Doc] | None = None, Y: Any = None) -> None:
-    jieba_version()  # raises if the package is missing
+    jieba_version()  # This raises an error if the package is missing.
     init_tables(embedder)

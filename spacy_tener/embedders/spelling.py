@@ -85,7 +85,7 @@ def spelling_embedder(
     dropout: float,
     char_dropout: float,
 ) -> EmbedModel:
-    """Return an embedder that encodes the characters of each token.
+    """Create an embedder that encodes the characters of each token.
 
     make_encoder (Callable[[], CharacterEncoder]): Builds the torch module of the encoder.
     encode (Callable[[Weights], Encode]): Builds the predictor of the encoder's sequence part from its weights.
@@ -121,10 +121,10 @@ def _build_features(
 
 
 class SpellingVocabulary(Vocabulary):
-    """The characters that tokens are made of. A key is a code point.
+    """A vocabulary of the characters of tokens. The key of a character is its code point.
 
-    name (str): The table.
-    normaliser (Normaliser): One that keeps the lengths of strings.
+    name (str): Name of the embedding table.
+    normaliser (Normaliser): A normalizer that does not change the lengths of strings.
     """
 
     part = "tables"
@@ -134,12 +134,11 @@ class SpellingVocabulary(Vocabulary):
         self._normaliser = normaliser
 
     def spell(self, tokens: TokenBatch) -> Spellings:
-        """Return the characters of each distinct token."""
+        """Return the characters of the distinct tokens."""
         return spell(tokens, self._normaliser)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the keys of the distinct tokens' characters, the length of each distinct token, and each token's index
-        among them.
+        """Return the characters of the distinct tokens, with the lengths of these and the index of each token's string.
 
         *Shape:* (characters,), (distinct tokens,) and (tokens,)
         """

@@ -1,4 +1,4 @@
-"""Predictors of the embedders that encode the characters, or the radicals, of tokens, as in `spelling_torch`."""
+"""NumPy implementation of the embedders over the characters or radicals of tokens. See `spelling_torch.py`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ Encode = Callable[[FloatArray, Lengths], FloatArray]
 
 
 class CharacterFeatures:
-    """Encoder of tokens from their characters. Each distinct word is encoded once.
+    """The predictor of an embedder over characters, which encodes each distinct token once.
 
-    widths (Mapping[str, int]): Widths of the embedding tables of characters.
-    encode (Callable[[Weights], Encode]): Makes the encoder of characters from its weights.
+    widths (Mapping[str, int]): Width of the embedding table of characters, by its name.
+    encode (Callable[[Weights], Encode]): Creates the sequence encoder, such as `CNN`, from its weights.
     width (int): Width of the output.
+    weights (Weights): The weights of the torch module.
     """
 
     def __init__(
@@ -30,9 +31,12 @@ class CharacterFeatures:
         self.out = Linear(weights.part("encoder", "out"))
 
     def __call__(self, characters: IntArray, lengths: IntArray, words: IntArray) -> FloatArray:
-        """Encode the words of tokens by their characters.
+        """Return the encoding of each token.
 
-        *Shape:* (characters,), (words,) and (tokens,), to (tokens, width)
+        characters (IntArray): Embedding rows of the characters of all distinct tokens. *Shape:* (characters,)
+        lengths (IntArray): Number of characters in each distinct token. *Shape:* (words,)
+        words (IntArray): Index of the distinct token for each token. *Shape:* (tokens,)
+        RETURNS (FloatArray): *Shape:* (tokens, width)
         """
         rows = self.tables(characters)
         hidden = self.encode(rows, lengths) if len(rows) else np.zeros((0, self.out.weight.shape[0]), np.float32)
@@ -40,10 +44,11 @@ class CharacterFeatures:
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
+    """Apply max pooling over the characters of each word, followed by ReLU. Words without characters get zeros.
 
     *Shape:* (characters, width) to (words, width)
     """
+    # `reduceat` gives a wrong result for empty segments, so that empty words are left out.
     largest = np.zeros((len(lengths), rows.shape[1]), np.float32)
     filled = np.flatnonzero(lengths)
     if filled.size:
@@ -52,11 +57,11 @@ def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
 
 
 class CNN:
-    """Convolution over the characters of a word."""
+    """A convolution over the characters of each word."""
 
     def __init__(self, window: int, filters: int, weights: Weights) -> None:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Filter the characters of all words, joined. *Shape:* (characters, width) to (characters, filters)"""
+        """Apply the filters to the characters of all words. *Shape:* (characters, width) to (characters, filters)"""
         return self.convolution(x, as_lengths(lengths))

@@ -1,8 +1,10 @@
-"""Features of tokens from the characters of words, and from the radicals of characters.
+"""Torch modules of the embedders over the characters or radicals of tokens.
 
-The character encoders are those that the TENER paper compares: an encoder of sequences, ReLU and the maximum over each
-word, and a linear layer. The paper's text lacks the linear layer, but its parameter counts (supplement 6.1) and the
-released code have it; ReLU is in the code only.
+    characters -> embeddings -> sequence encoder (CNN or transformer) -> ReLU and max pooling over each word -> linear
+    layer
+
+The TENER paper compares such encoders. Its text does not mention the linear layer, but the parameter counts (supplement
+6.1) and the released code include it. ReLU occurs in the released code only.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from ..types import IntArray
 
 
 class CharacterFeatures(nn.Module):
-    """Encoder of tokens from their characters. Each distinct word is encoded once.
+    """An embedder over characters, which encodes each distinct token once.
 
-    tables (EmbeddingTables): Embedding tables of characters, with their own dropout.
-    encoder (CharacterEncoder): Encoder of words from their characters.
-    dropout (float): Dropout on the output.
+    tables (EmbeddingTables): The embedding table of characters, which applies dropout to its output.
+    encoder (CharacterEncoder): The encoder of words.
+    dropout (float): Dropout rate of the output.
     """
 
     def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
@@ -33,11 +35,11 @@ class CharacterFeatures(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
-        """Return the encoded word of each token.
+        """Return the encoding of each token.
 
-        characters (Tensor): Rows of the table, for the characters of all words joined. *Shape:* (characters,)
-        lengths (Lengths): The number of characters of each word. *Shape:* (words,)
-        words (Tensor): Index of each token's word. *Shape:* (tokens,)
+        characters (Tensor): Embedding rows of the characters of all distinct tokens. *Shape:* (characters,)
+        lengths (Lengths): Number of characters in each distinct token. *Shape:* (words,)
+        words (Tensor): Index of the distinct token for each token. *Shape:* (tokens,)
         RETURNS (Tensor): *Shape:* (tokens, width)
         """
         encoded = self.encoder(self.tables(characters), lengths)
@@ -45,10 +47,10 @@ class CharacterFeatures(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """Encoder of words from their characters: an encoder of sequences, ReLU, the maximum, and a linear layer.
+    """An encoder of words: a sequence encoder over characters, ReLU, max pooling, and a linear layer.
 
-    encode (nn.Module): Encoder of the characters of all words, joined, called with the words' lengths too.
-    hidden (int): Width of its output.
+    encode (nn.Module): The sequence encoder, which is called with the characters of all words and the words' lengths.
+    hidden (int): Width of the sequence encoder's output.
     width (int): Width of the output.
     """
 
@@ -58,10 +60,10 @@ class CharacterEncoder(nn.Module):
         self.out = Linear(hidden, width)
 
     def forward(self, characters: Tensor, lengths: Lengths) -> Tensor:
-        """Encode words.
+        """Return the encoding of each word.
 
-        characters (Tensor): Rows of the characters of all words, joined. *Shape:* (characters, character width)
-        lengths (Lengths): The number of characters of each word; 0 is legal. *Shape:* (words,)
+        characters (Tensor): Embeddings of the characters of all words. *Shape:* (characters, character width)
+        lengths (Lengths): Number of characters in each word, which can be 0. *Shape:* (words,)
         RETURNS (Tensor): *Shape:* (words, width)
         """
         if not len(characters):
@@ -71,21 +73,25 @@ class CharacterEncoder(nn.Module):
 
 
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
-    """Return ReLU of the maximum over each word's rows; zeros for a word without rows.
+    """Apply max pooling over the characters of each word, followed by ReLU. Words without characters get zeros.
 
     *Shape:* (characters, width) to (words, width)
     """
+    # Pooling into a tensor of zeros is the same as ReLU of the maximum.
     counts = as_lengths(lengths)
     word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
-    # Not torch.segment_reduce, which gives a negative gradient in full to each of several equal rows.
+    # `torch.segment_reduce` computes a wrong gradient if several characters have the same maximum: each of them gets
+    # the complete gradient if it is negative.
     zeros = rows.new_zeros(len(counts), rows.shape[1])
     return zeros.scatter_reduce(0, word[:, None].expand_as(rows), rows, "amax")
 
 
 class CNN(nn.Module):
-    """Convolution over the characters of each word.
+    """A convolution over the characters of each word.
 
-    window (int): Number of characters in a window.
+    width (int): Width of the character embeddings.
+    filters (int): Number of filters.
+    window (int): Number of characters in the window of a filter.
     """
 
     def __init__(self, width: int, filters: int, *, window: int) -> None:
@@ -93,24 +99,24 @@ class CNN(nn.Module):
         self.convolution = Convolution(width, filters, size=window)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Filter the characters of all words, joined. *Shape:* (characters, width) to (characters, filters)"""
+        """Apply the filters to the characters of all words. *Shape:* (characters, width) to (characters, filters)"""
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
 
 
 def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> CharacterEncoder:
-    """Return Ma and Hovy's CNN over the characters: filters of one width."""
+    """Create the character CNN of Ma and Hovy (2016, https://arxiv.org/abs/1603.01354)."""
     return CharacterEncoder(CNN(char_width, filters, window=window), hidden=filters, width=width)
 
 
 class RadicalEncoder(nn.Module):
-    """Encoder of the radicals of each token's character.
+    """An encoder of tokens by the radicals of their characters.
 
-    The names of all parameters begin with `radicals`, so that an optimizer can give them a learning rate of their own.
+    The names of all parameters begin with `radicals`, so that a config can set their learning rate.
 
-    radicals (CharacterFeatures): CNN over the radicals of each distinct character.
-    radical_dropout (float): Probability in training that one unknown radical replaces those of a token, which trains
-        the unknown row. In the released code, it is the word dropout of the characters.
+    radicals (CharacterFeatures): A CNN over the radicals of each distinct token.
+    radical_dropout (float): Probability that the radicals of a token are replaced by the unknown radical in training,
+        which trains its embedding. The released code of MECT uses the word dropout of the characters.
     """
 
     def __init__(self, radicals: CharacterFeatures, *, radical_dropout: float) -> None:
@@ -119,13 +125,14 @@ class RadicalEncoder(nn.Module):
         self.radical_dropout = radical_dropout
 
     def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
-        """Return the encoded radicals of each token's character.
+        """Return the encoding of each token.
 
-        radicals (Tensor): Rows of the table, for all distinct characters joined. *Shape:* (radicals,)
-        lengths (IntArray): The number of radicals of each distinct character. *Shape:* (distinct characters,)
-        characters (Tensor): Index of each token's character among the distinct ones. *Shape:* (tokens,)
+        radicals (Tensor): Embedding rows of the radicals of all distinct tokens. *Shape:* (radicals,)
+        lengths (IntArray): Number of radicals in each distinct token. *Shape:* (distinct tokens,)
+        characters (Tensor): Index of the distinct token for each token. *Shape:* (tokens,)
         RETURNS (Tensor): *Shape:* (tokens, width)
         """
+        # The unknown radical is appended as another distinct token, to which dropped tokens refer.
         if self.training and self.radical_dropout > 0.0:
             unknown = len(lengths)
             radicals, lengths = F.pad(radicals, (0, 1), value=UNKNOWN_ROW), np.append(lengths, 1)

@@ -1,4 +1,12 @@
-"""Embedders with tables of rows, which grow in training: the common part of this package's embedders."""
+"""Base classes of embedders with embedding tables, which grow when training finds new strings.
+
+An embedder consists of a `Vocabulary`, which maps strings to keys and keys to rows, and of a module with the embedding
+tables. The forward pass of `TableEmbedder` has three steps:
+
+    TokenBatch -> keys  (Vocabulary.to_input) -> rows (TableEmbedder.find_rows) -> embeddings (the module)
+
+The functions below initialize such embedders, load pretrained vectors, and add the strings of the training data.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +36,16 @@ from ..types import IntArray
 if TYPE_CHECKING:
     from ..nn.layers_torch import EmbeddingTables
 
+# A table that grows gets spare rows, one eighth of its size, so that it does not grow in each step.
 _GROWTH = 8
-"""A table that must grow gets an eighth of spare rows."""
 
 
 @dataclass(frozen=True)
 class EmbedInput:
-    """The input of an embedder's module for a batch of texts.
+    """The input of an embedder for a batch of texts.
 
-    keys (Dict[str, Keys]): Keys to look up in each table. *Shape:* (keys,) each
-    arguments (Tuple): Other arguments of the embedder's module.
+    keys (dict[str, Keys]): The keys to look up in each table. *Shape:* (keys,) each
+    arguments (tuple[Any, ...]): Further arguments of the embedder's module.
     """
 
     keys: dict[str, Keys]
@@ -45,29 +53,30 @@ class EmbedInput:
 
 
 class Vocabulary(ABC):
-    """The strings that an embedder knows: a table of keys for each of its module's tables of rows.
+    """The strings that have an embedding, with a `StringTable` for each embedding table.
 
-    names (Iterable[str]): The tables.
+    The class attribute `part` is the name of the `EmbeddingTables` inside the embedder's module, or empty if it is the
+    module. `pretrained` contains the number of rows with pretrained vectors in each table, which are its first rows,
+    and `frequent` the number of pretrained rows that are kept even if their strings do not occur in training.
+
+    names (Iterable[str]): The names of the tables.
     """
 
     part = ""
-    """The name of the `EmbeddingTables` in the embedder's module; empty if they are the module."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.tables = {name: StringTable() for name in names}
         self.pretrained: dict[str, int] = {}
-        """The number of pretrained rows of a table, which are its first ones."""
         self.frequent: dict[str, int] = {}
-        """How many of them, the first ones, stay in a table though the training data may lack their strings."""
 
     @property
     def packages(self) -> Sequence[str]:
-        """Packages that reading needs, beside this one."""
+        """Requirements of the vocabulary, such as the package of a word segmenter."""
         return ()
 
     @abstractmethod
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the keys to look up for a batch of texts, and the other arguments of the embedder's module."""
+        """Return the keys to look up for a batch of texts, and further arguments of the embedder's module."""
 
     def clear(self) -> None:
         """Remove all strings."""
@@ -75,22 +84,22 @@ class Vocabulary(ABC):
         self.pretrained, self.frequent = {}, {}
 
     def weight_of(self, name: str) -> str:
-        """Return the name of a table's rows among the module's weights."""
+        """Return the name of an embedding table among the weights of the module."""
         return ".".join(filter(None, (self.part, "tables", name)))
 
     def heights(self) -> dict[str, int]:
-        """Return the number of rows of each table, with its unknown row."""
+        """Return the number of rows in each table, including the unknown row."""
         return {name: len(table) for name, table in self.tables.items()}
 
     def to_parts(self) -> dict[str, Any]:
-        """Return the data to save: the keys of each table in the order of their rows."""
+        """Return the data that is saved with a model: the keys of each table, sorted by row."""
         return {name: table.keys for name, table in self.tables.items()}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
-        """Load the data that `to_parts` returned."""
+        """Load the data that `to_parts` returned. Entries with the keys of subclasses must be removed from `parts`."""
         if set(parts) != set(self.tables):
             raise ValueError(
-                f"The saved embedder has the tables {sorted(parts)}, but the config asks for {sorted(self.tables)}. "
+                f"The saved embedder has the tables {sorted(parts)}, but the config requires {sorted(self.tables)}. "
                 "Load it with the config that it was trained with."
             )
         self.tables = {name: StringTable(parts[name]) for name in self.tables}
@@ -115,16 +124,16 @@ def _deserialize_vocabulary(default: Vocabulary, value: bytes, name: str, model:
 
 
 class TableEmbedder(Layer):
-    """An embedder with tables of rows that grow in training.
+    """An embedder with embedding tables that grow in training.
 
-    Its module is or contains an `EmbeddingTables`, and the sizes of its shim are the heights of these tables by name.
+    Its module is an `EmbeddingTables` or contains one. The shim's `sizes` are the numbers of rows by table.
     """
 
     __slots__ = ()
 
     @property
     def vocabulary(self) -> Any:
-        """The `Vocabulary` that reads keys from Docs."""
+        """The `Vocabulary` of the embedder."""
         return self.attrs["vocabulary"]
 
     @property
@@ -139,9 +148,11 @@ class TableEmbedder(Layer):
     def find_rows(
         self, keys: Mapping[str, Keys], backend: Backend, *, appended: Mapping[str, IntArray] | None = None
     ) -> list[Indices]:
-        """Return the rows of the keys in each table. In training, new keys get a row. *Shape:* (keys,) each
+        """Return the embedding rows of keys in each table. In training, new keys get new rows. *Shape:* (rows,) each
 
-        appended (Mapping[str, IntArray]): More rows of each table.
+        keys (Mapping[str, Keys]): The keys for each table. *Shape:* (keys,) each
+        backend (Backend): The back end, which specifies whether the model is trained.
+        appended (Mapping[str, IntArray] | None): Rows that are appended for each table. *Shape:* (appended,) each
         """
         tables = self.vocabulary.tables
         rows = {name: table.rows(keys[name]) for name, table in tables.items()}
@@ -153,13 +164,13 @@ class TableEmbedder(Layer):
         return [Indices(indices) for indices in rows.values()]
 
     def add_keys(self, keys: Mapping[str, Keys]) -> None:
-        """Add a row for each key that has none."""
+        """Add rows for new keys to the vocabulary and to the module."""
         for name, table in self.vocabulary.tables.items():
             if table.add(keys[name]):
                 self.fit_height(name)
 
     def fit_height(self, name: str) -> None:
-        """Grow the module's table to a row for each key, and some spare ones, so that it rarely grows."""
+        """Grow an embedding table of the module if the vocabulary has more rows than the table."""
         needed, height = len(self.vocabulary.tables[name]), self.shim.sizes[name]
         if needed > height:
             grown = needed + height // _GROWTH
@@ -167,10 +178,11 @@ class TableEmbedder(Layer):
             self.shim.set_module(self.shim.module, {**self.shim.sizes, name: grown})
 
     def keep_rows(self, rows: Mapping[str, IntArray], *, half: bool = False) -> None:
-        """Remove all other rows of some tables.
+        """Reduce tables to the selected rows.
 
-        rows (Mapping[str, IntArray]): The rows to keep, ascending, from row 0 on. *Shape:* (rows,) each
-        half (bool): Store them in float16.
+        rows (Mapping[str, IntArray]): The rows to keep for each table, in ascending order and including row 0. *Shape:*
+            (rows,) each
+        half (bool): Store the rows in float16.
         """
         arrays = dict(self.shim.weights)
         for name, indices in rows.items():
@@ -180,7 +192,7 @@ class TableEmbedder(Layer):
         self.shim.load_arrays(arrays, {**self.shim.sizes, **self.vocabulary.heights()})
 
     def module_tables(self) -> EmbeddingTables:
-        """Return the tables in the module."""
+        """Return the embedding tables in the module."""
         tables: EmbeddingTables = self.shim.module.get_submodule(self.vocabulary.part)
         return tables
 
@@ -193,10 +205,14 @@ def table_embedder(
     width: int,
     init: Callable[..., None] | None = None,
 ) -> TableEmbedder:
-    """Return an embedder whose module is called with rows of the keys that its vocabulary reads.
+    """Create an embedder.
 
-    shim (TorchShim): Builds the module from the heights of its tables, by name.
-    init (Callable): Initializes the layer; `init_tables` if there is none.
+    name (str): Name of the layer.
+    vocabulary (Vocabulary): Converts texts to keys.
+    shim (TorchShim): Builds the module from the number of rows in each table. The module is called with the rows of the
+        keys, and with the further arguments that the vocabulary returns.
+    width (int): Width of the output.
+    init (Callable[..., None] | None): Initializes the layer. None for `init_tables`.
     """
     attrs = {"vocabulary": vocabulary}
     return TableEmbedder(name, forward, init=init or init_tables, dims={"nO": width}, attrs=attrs, shims=[shim])
@@ -205,9 +221,13 @@ def table_embedder(
 def table_shim(
     widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float, half: bool = False
 ) -> TorchShim:
-    """Return the shim of a module that consists of tables only.
+    """Create the shim of a module that consists of embedding tables only.
 
-    half (bool): Save them in float16.
+    widths (Mapping[str, int]): Width of each table.
+    word_dropout (Mapping[str, float]): Probability that a row is replaced by the unknown row in training, for each
+        table.
+    dropout (float): Dropout rate of the concatenated embeddings.
+    half (bool): Save the tables in float16.
     """
     build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
     return TorchShim(build, partial(TableRows, widths), saved_as=np.float16 if half else None)
@@ -216,27 +236,27 @@ def table_shim(
 def build_tables(
     *, widths: Mapping[str, int], word_dropout: Mapping[str, float], dropout: float, **heights: int
 ) -> EmbeddingTables:
-    """Make tables of random rows."""
+    """Create embedding tables with random weights. The arguments `heights` are the number of rows in each table."""
     from ..nn.layers_torch import EmbeddingTables
 
     return EmbeddingTables(rows=heights, widths=widths, word_dropout=word_dropout, dropout=dropout)
 
 
 def init_tables(embedder: TableEmbedder, X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Remove all strings, and build a new module."""
+    """Initialize an embedder: remove all strings and build a new module."""
     embedder.vocabulary.clear()
     embedder.shim.build(**embedder.vocabulary.heights())
 
 
 def table_embedders(model: Model[Any, Any]) -> list[TableEmbedder]:
-    """Return this package's embedders in a model that have tables."""
+    """Return all embedders with tables in a model."""
     return [layer for layer in model.walk() if isinstance(layer, TableEmbedder)]
 
 
 def check_loaded(model: Model[Any, Any]) -> None:
-    """Raise if an embedder's vocabulary was saved under another name.
+    """Raise an error if the vocabulary of an embedder was saved under another attribute name.
 
-    Thinc would load it as another attribute, and leave the vocabulary empty.
+    Thinc would load the saved attribute without an error and leave the vocabulary empty.
     """
     for embedder in table_embedders(model):
         unknown = sorted(set(embedder.attrs) - {"vocabulary"})
@@ -254,22 +274,27 @@ def load_vectors(
     frequent: int | None = None,
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
-) -> list[str]:
-    """Add a row with its vector to a table for every string of a source of vectors, if there is one.
+) -> None:
+    """Fill an embedding table with pretrained vectors.
 
-    to_keys (Callable): Converts strings to the embedder's keys.
+    embedder (TableEmbedder): The embedder.
+    name (str): Name of the table.
+    source (str | Path | VectorsSource | None): The vectors, as for `read_vectors`. None for no vectors.
+    to_keys (Callable[[list[str]], Keys]): Converts strings to keys.
     whiten (bool): Whiten the vectors.
-    frequent (int | None): How many rows, the source's first ones, stay though the training data may lack their strings;
-        None for all.
-    normalise, keep (Callable): As for `read_vectors`.
-    RETURNS (list[str]): The strings.
+    frequent (int | None): Number of vectors, from the first, that are kept even if their strings do not occur in
+        training. None for all.
+    normalise (Callable[[str], str] | None): Function that normalizes each string.
+    keep (Callable[[str], bool] | None): Function that returns whether a normalized string is needed.
     """
     if source is None:
         return []
     width = embedder.module_tables().tables[name].shape[1]
     loaded = read_vectors(source, width=width, normalise=normalise, keep=keep)
     keys = to_keys(loaded.strings)
-    first = np.sort(np.unique(keys, return_index=True)[1])  # in the order of the source, the most frequent first
+    # Different strings can have the same key. The first is used, and the order of the source is preserved, since
+    # `frequent` depends on it.
+    first = np.sort(np.unique(keys, return_index=True)[1])
     keys, vectors = keys[first], scale_vectors(loaded.table[first], whiten=whiten)
     table = embedder.vocabulary.tables[name]
     table.add(keys)
@@ -283,11 +308,12 @@ def load_vectors(
 
 
 def observe(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> None:
-    """Add a row for every string of the training texts to all embedders in the model.
+    """Add the strings of the training texts to the vocabularies of all embedders in a model.
 
-    Pretrained rows of strings that are neither in the texts nor frequent are removed. The number of strings that have
-    a pretrained vector is logged.
+    If an embedder limits the number of pretrained vectors (`frequent`), remove the vectors of other strings that do not
+    occur in the texts. Log how many strings of the texts have a pretrained vector.
 
+    model (Model): The model.
     batches (Iterable[TokenBatch]): The training texts.
     """
     embedders = table_embedders(model)

@@ -114,7 +114,7 @@ def build_transformer_embed(
 
 
 class TransformerEmbedder(Layer):
-    """A pretrained transformer, which reads Docs."""
+    """A layer with a pretrained transformer, which takes Docs as input."""
 
     __slots__ = ()
 
@@ -137,7 +137,7 @@ class TransformerEmbedder(Layer):
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
-        # The transformer's context is the window, so it reads a Doc of each window.
+        # The transformer takes a Doc of each window as input, since its context must not extend beyond the window.
         return backend.call(self, inputs.docs)
 
 
@@ -150,12 +150,14 @@ def _rebuild(
     origin: str = "",
     licence: str = "",
 ) -> PretrainedTransformer:
-    """Make a module with random weights.
+    """Build the module with random weights, which the saved weights then replace.
 
-    transformer (str): Config of the transformer, as JSON.
-    tokenizer (bytes): The `tokenizer.json`.
-    longest (int): Maximum number of pieces that the transformer can read at once.
-    origin, licence (str): For meta.json of a pipeline in which it is converted.
+    transformer (str): The config of the transformer as JSON.
+    tokenizer (bytes): The content of `tokenizer.json`.
+    longest (int): Maximum number of subword tokens in an input of the transformer.
+    embed (TransformerEmbedConfig): The options of the embedder.
+    origin, licence (str): The origin and the licence of the transformer. They are stored in the shim's `sizes`, from
+        which an export to ONNX writes them to meta.json.
     """
     library, settings = _library(), json.loads(transformer)
     model = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
@@ -181,7 +183,8 @@ def _assemble(
         reason = f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers begin below the"
         remedy = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
         raise RemedyError(f"{reason} frozen_layers {config.frozen_layers}", remedy)
-    # Others have more between the layers, such as positions, or behind the last one.
+    # Only encoders that are a plain sequence of layers can be split. Encoders of other models add position biases
+    # between layers, or a normalization after the last layer.
     encoder = getattr(transformer, "encoder", None)
     if config.frozen_layers and (encoder is None or [name for name, _ in encoder.named_children()] != ["layer"]):
         kind = transformer.config.model_type
@@ -205,20 +208,25 @@ def _init(
     module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
     sizes = {"transformer": _config_json(transformer), "tokenizer": pieces, "longest": longest}
     source = str(name)
-    origin = Path(source).name if Path(source).is_dir() else source  # no path of this machine
+    # A pipeline can be published, so that its meta.json must not contain the path of a local directory.
+    origin = Path(source).name if Path(source).is_dir() else source
     about = ABOUT_E5 if source == E5 else {"origin": origin, "licence": licence_of(source)}
     embedder.shim.set_module(module, {**sizes, "origin": about["origin"], "licence": about["licence"]})
     embedder.set_dim("nO", transformer.config.hidden_size, force=True)
 
 
 def _config_json(transformer: Any) -> str:
-    """Return a transformer's config as JSON, with the library's defaults, which may change."""
+    """Return the config of a transformer as JSON, including default values, since these can change in the library."""
     config: str = transformer.config.to_json_string(use_diff=False)
     return config
 
 
 def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
-    """Return a transformer and its tokenizer, from a directory or by their name on the Hugging Face Hub."""
+    """Load a transformer and its tokenizer.
+
+    name (str | Path | None): A directory, a name on the Hugging Face Hub, or `e5`. None raises an error.
+    RETURNS (tuple[Any, Any]): The `PreTrainedModel` and the fast tokenizer.
+    """
     if not name:
         raise RemedyError(
             "TransformerEmbed has no transformer: its name is null",
@@ -250,7 +258,7 @@ def licence_of(name: str) -> str:
     """
     card = Path(name, "README.md")
     if not Path(name).is_dir():
-        with contextlib.suppress(OSError):  # there is no card, or no connection
+        with contextlib.suppress(OSError):  # There is no model card, or no connection.
             card = Path(_library().utils.cached_file(name, "README.md"))
     text = card.read_text(encoding="utf8", errors="replace") if card.is_file() else ""
     head = _FRONT_MATTER.match(text)
@@ -265,7 +273,7 @@ def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
     longest = int(tokenizer.model_max_length)
     for name, table in transformer.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-            # RoBERTa and similar models count positions from the row after that of padding.
+            # In RoBERTa and similar models, positions start at the row after the padding index.
             first = 0 if table.padding_idx is None else table.padding_idx + 1
             longest = min(longest, table.num_embeddings - first)
     return longest

@@ -46,5 +46,5 @@ class TransformerEmbedConfig:
 
     @property
     def highest_layer(self) -> int:
-        """Number of the highest layer in use, or of layers if they are counted from the last one."""
+        """The minimum number of layers that the transformer must have."""
         return self.layers if isinstance(self.layers, int) else max(self.layers)

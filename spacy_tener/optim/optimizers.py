@@ -258,9 +258,9 @@ class RateSchedule:
 def warm_up(sgd: Any, component: str) -> None:
     """Increase the learning rate before an update if the training loop does not step the schedule.
 
-    `spacy train` calls `step_schedules()` after each update. Most training loops in Python do not, and would use the small
-    first learning rate of the warm-up forever. For these loops, the learning rate increases as in the schedule. It never
-    decreases, since the number of updates is unknown. A learning rate that the user sets is not changed.
+    `spacy train` calls `step_schedules()` after each update. Most training loops in Python do not, and would use the
+    small first learning rate of the warm-up forever. For these loops, the learning rate increases as in the schedule.
+    It never decreases, since the number of updates is unknown. A learning rate that the user sets is not changed.
 
     sgd (Any): The optimizer. Other objects, such as a function that collects gradients, are ignored.
     component (str): The name of the component that is updated.

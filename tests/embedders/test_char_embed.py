@@ -84,7 +84,7 @@ def test_rows_stay_in_the_order_in_which_strings_came(doc_of):
 
 
 def test_a_file_with_other_tables_than_the_config_s_is_refused():
-    with pytest.raises(ValueError, match=r"has the tables \['unigram'\], but the config asks for \['bigram',"):
+    with pytest.raises(ValueError, match=r"has the tables \['unigram'\], but the config requires \['bigram',"):
         build_char_embed(width=6, bigram_width=4).from_bytes(embedder(width=10, bigram_width=0).to_bytes())
 
 
