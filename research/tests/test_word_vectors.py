@@ -153,7 +153,7 @@ def test_files_serve_the_embedder_with_every_token_of_their_text(text: Path, tmp
     embed.initialize()
     vocabulary: Vocabulary = embed.attrs["vocabulary"]
     docs = [spacy.blank("zh")(line) for line in TEXT.splitlines() if line]
-    keys = vocabulary.read(TokenBatch.of(docs)).keys
+    keys = vocabulary.to_input(TokenBatch.of(docs)).keys
     assert set(keys) == set(vocabulary.tables)
     for name, table in vocabulary.tables.items():
         assert (table.rows(keys[name]) > 0).all(), name

@@ -120,7 +120,7 @@ def test_masked_doc_keeps_user_data_of_doc(learned):
 def test_mask_has_no_embedding(learned):
     nlp = learned("TENER")
     vocabulary = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0].attrs["vocabulary"]
-    keys = vocabulary.read(TokenBatch.of([nlp.make_doc(UNKNOWN_CHARACTER), nlp.make_doc("吴")])).keys["unigram"]
+    keys = vocabulary.to_input(TokenBatch.of([nlp.make_doc(UNKNOWN_CHARACTER), nlp.make_doc("吴")])).keys["unigram"]
     rows = vocabulary.tables["unigram"].rows(keys)
     assert rows[0] == 0
     assert rows[1] != 0

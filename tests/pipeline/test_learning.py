@@ -146,7 +146,7 @@ def test_a_step_that_fails_leaves_nothing_for_the_next(learned, make_examples, t
     forget_gradients(pipe.model)
     shim = table_embedders(pipe.model)[0]
     vocabulary = shim.attrs["vocabulary"]
-    rows = vocabulary.tables["unigram"].rows(vocabulary.read(TokenBatch.of([bad])).keys["unigram"])
+    rows = vocabulary.tables["unigram"].rows(vocabulary.to_input(TokenBatch.of([bad])).keys["unigram"])
     [table] = [value for name, value in torch_parameters(pipe).items() if name.endswith("tables.unigram")]
     with torch.no_grad():
         table[torch.from_numpy(rows)] = float("nan")

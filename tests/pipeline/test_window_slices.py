@@ -63,7 +63,7 @@ def test_a_window_has_the_keys_of_a_doc_of_its_tokens(nlp):
     embedders = table_embedders(nlp.get_pipe("tener_ner").model)
     tokens = tokens_of(nlp, long_docs(nlp))
     for embedder in embedders:
-        keys, expected = (embedder.vocabulary.read(batch).keys for batch in (tokens, TokenBatch.of(tokens.docs)))
+        keys, expected = (embedder.vocabulary.to_input(batch).keys for batch in (tokens, TokenBatch.of(tokens.docs)))
         for name, table_keys in keys.items():
             np.testing.assert_array_equal(table_keys, expected[name])
 

@@ -367,7 +367,7 @@ def test_listed_words_are_whole_and_what_is_left_of_others_are_words(nlp):
 
     def edges():
         docs = [Doc(nlp.vocab, words=list(text), spaces=[False] * len(text)), nlp.make_doc("北京大学")]
-        return vocabulary.read(TokenBatch.of(docs)).keys["segment"].tolist()
+        return vocabulary.to_input(TokenBatch.of(docs)).keys["segment"].tolist()
 
     before = edges()
     words_of(nlp).add(["京大学", "AI"], "ns")
@@ -387,7 +387,7 @@ def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
     def edges(text, *words):
         words_of(nlp).clear()
         words_of(nlp).add(words, "ns")
-        return vocabulary.read(TokenBatch.of([nlp.make_doc(text)])).keys["segment"].tolist()
+        return vocabulary.to_input(TokenBatch.of([nlp.make_doc(text)])).keys["segment"].tolist()
 
     assert edges("玩大数据AIR吧", "大数据AI", "大数据") == edges("玩大数据AIR吧", "大数据")
     assert edges("看了MAI芯片工厂", "AI芯片", "芯片工厂") == edges("看了MAI芯片工厂", "芯片工厂")
@@ -398,11 +398,11 @@ def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
 def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
     vocabulary = vocabulary_of(nlp)
     tokens = TokenBatch.of([nlp.make_doc("说到北京就笑")])
-    before = vocabulary.read(tokens).keys["segment"]
+    before = vocabulary.to_input(tokens).keys["segment"]
     words_of(nlp).add(["北京"], "v")  # 看, a verb of one character
-    np.testing.assert_array_equal(vocabulary.read(tokens).keys["segment"], before)
+    np.testing.assert_array_equal(vocabulary.to_input(tokens).keys["segment"], before)
     words_of(nlp).add(["北京"], "n")
-    assert (vocabulary.read(tokens).keys["segment"] != before).tolist() == [False, False, True, True, False, False]
+    assert (vocabulary.to_input(tokens).keys["segment"] != before).tolist() == [False, False, True, True, False, False]
 
 
 def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lists, monkeypatch):
