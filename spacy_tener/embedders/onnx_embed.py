@@ -35,7 +35,7 @@ _MB = 1_000_000
 # Size of the cache on disk, relative to the size of the cache in memory.
 _DISK_FACTOR = 20
 # Seconds between two progress messages.
-_LOG_INTERVAL = 10.0
+_SECONDS_BETWEEN_MESSAGES = 10.0
 
 EncoderSource = Callable[[], Encoder]
 
@@ -147,7 +147,7 @@ class FrozenFeatures:
         now, self._n_computed = time.monotonic(), self._n_computed + n_texts
         if self._n_computed == n_texts:
             self._last_logged = now
-        if now - self._last_logged >= _LOG_INTERVAL:
+        if now - self._last_logged >= _SECONDS_BETWEEN_MESSAGES:
             logger.info("The encoder has encoded %d texts of the training data, each once", self._n_computed)
             self._last_logged = now
 

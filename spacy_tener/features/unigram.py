@@ -26,7 +26,7 @@ _WORD_START = "▁"
 _BOUNDARY_TOKENS = "<s>", "</s>"
 _UNKNOWN = "<unk>"
 _SPECIAL_TOKENS = "<s>", "<pad>", "</s>", _UNKNOWN, "<mask>"
-_BATCH_SIZE = 1000
+_TEXTS_PER_BATCH = 1000
 _ADDED_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 # The library tokenizers looks up a letter with its combining marks in the map only if it has fewer bytes than this.
 # Longer sequences are looked up character by character.
@@ -132,7 +132,7 @@ def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scr
     is_kept[int(np.argmin(scores))] = True
     characters, counts = Counter[str](), Counter[str]()
     texts = iter(texts)
-    while batch := list(itertools.islice(texts, _BATCH_SIZE)):
+    while batch := list(itertools.islice(texts, _TEXTS_PER_BATCH)):
         is_kept[np.concatenate(tokenizer.encode(batch)[0])] = True
         characters.update("".join(batch))
     for character, count in characters.items():
