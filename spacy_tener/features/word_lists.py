@@ -210,8 +210,8 @@ class LayeredMatch:
         """Return the distinct words that come from lists.
 
         lists (Sequence[WordList]): The lists, in the order of the layers.
-        RETURNS (tuple[list[tuple[str, WordListEntry]], IntArray]): The distinct words with their entries, and the index of
-            the distinct word for each match with a layer above 0. *Shape:* (matches of lists,)
+        RETURNS (tuple[list[tuple[str, WordListEntry]], IntArray]): The distinct words with their entries, and the index
+            of the distinct word for each match with a layer above 0. *Shape:* (matches of lists,)
         """
         listed = np.flatnonzero(self.layers)
         pairs, indices = np.unique(

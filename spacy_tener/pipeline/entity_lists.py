@@ -20,7 +20,16 @@ from ..errors import InputError, RemedyError
 from ..features.keys import simplify
 from ..features.lexicon_sources import read_list
 from ..features.tokens import join_texts
-from ..features.word_lists import ATTRIBUTE, LOCK, WordList, WordListEntry, WordLists, find_list_words, make_entry, labelled_words
+from ..features.word_lists import (
+    ATTRIBUTE,
+    LOCK,
+    WordList,
+    WordListEntry,
+    WordLists,
+    find_list_words,
+    labelled_words,
+    make_entry,
+)
 from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe

@@ -403,8 +403,8 @@ def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
 
     The units of all texts are concatenated. *Shape:* (units,)
     """
-    # Word lists have a stricter rule (`find_list_words`), which includes digits and other scripts. A model can learn from
-    # context that a name ends before a digit.
+    # Word lists have a stricter rule (`find_list_words`), which includes digits and other scripts. A model can learn
+    # from context that a name ends before a digit.
     parts = [view.word_continuations for view in views]
     if all(part is None for part in parts):
         return None
