@@ -274,7 +274,7 @@ def load_vectors(
     frequent: int | None = None,
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
-) -> None:
+) -> list[str]:
     """Fill an embedding table with pretrained vectors.
 
     embedder (TableEmbedder): The embedder.
@@ -286,6 +286,7 @@ def load_vectors(
         training. None for all.
     normalise (Callable[[str], str] | None): Function that normalizes each string.
     keep (Callable[[str], bool] | None): Function that returns whether a normalized string is needed.
+    RETURNS (list[str]): The strings of the vectors.
     """
     if source is None:
         return []

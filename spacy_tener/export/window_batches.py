@@ -123,8 +123,8 @@ def cut_at_sentences(
 def cut_evenly(graph: Graph, starts: Value, ends: Value, *, size: int, overlap: int) -> Windows:
     """Split sequences into windows of `size` units with `overlap` units of context on both sides of their kept parts.
 
-    The rule is specified by `features.subwords.overlapping_windows`, which splits texts for pretrained encoders in the pipeline.
-    tests/export/test_windows.py compares both functions. A sequence of at most `size` units is one window.
+    The rule is specified by `features.subwords.overlapping_windows`, which splits texts for pretrained encoders in the
+    pipeline. tests/export/test_windows.py compares both functions. A sequence of at most `size` units is one window.
 
     starts, ends (Value): The range of each sequence. *Shape:* (sequences,)
     """

@@ -79,7 +79,7 @@ END_MARK = "<eos>"
 _DIGIT = re.compile(r"\d")
 # Maximum number of strings in a `KeyCache`.
 _MAX_STRINGS = 50_000
-# Constants of `mix`. Any odd multiplier has an inverse modulo 2^64, which `unmix` needs. This one is 2^64 divided by
+# Constants of `mix`. The multiplier is 2^64 divided by
 # the golden ratio, a common choice for multiplicative hashing.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
@@ -103,15 +103,6 @@ def mix(first: Keys, second: Keys) -> Keys:
     # The function is not symmetric, so that the bigrams "ab" and "ba" get different keys. Overflow is intended.
     mixed = (first ^ (first >> _SHIFT)) * _MULTIPLIER + second
     return (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
-
-
-def unmix(mixed: Keys, first: Keys) -> Keys:
-    """Invert `mix`: return the second key of each pair from the combined and the first key. *Shape:* (pairs,) each"""
-    # An inverse of `x ^ (x >> 29)` on 64 bits needs two terms, since a third shift by 29 exceeds 64 bits.
-    mixed = mixed * _INVERSE
-    mixed = mixed ^ (mixed >> _SHIFT) ^ (mixed >> _SHIFT >> _SHIFT)
-    second: Keys = np.subtract(mixed, (first ^ (first >> _SHIFT)) * _MULTIPLIER)
-    return second
 
 
 class StringTable:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession, SessionOptions
 
 from spacy_tener.export.window_batches import Windows, cut_at_sentences, cut_evenly
-from spacy_tener.features.pieces import windows_of
+from spacy_tener.features.subwords import overlapping_windows
 from spacy_tener.nn.graph import Graph, Value
 from spacy_tener.pipeline.windows import Window, cut_windows
 
@@ -72,7 +72,7 @@ def test_graph_and_pipeline_cut_evenly_at_the_same_positions(lengths, overlap, e
     size = 2 * overlap + extra
     expected = []
     for length in lengths:
-        starts, window_of_unit = windows_of(length, size=size, overlap=overlap)
+        starts, window_of_unit = overlapping_windows(length, size=size, overlap=overlap)
         edges = np.searchsorted(window_of_unit, range(len(starts) + 1)).tolist()
         expected.append(
             [
