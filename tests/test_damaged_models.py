@@ -49,7 +49,7 @@ def outcome(model, data):
             pipe = model.load(data)
         except (ValueError, OSError) as error:
             message = str(error)
-            missing = [part for part in ("'tener_ner'", str(model.path), "opy") if part not in message]
+            missing = [part for part in ("'tener_ner'", str(model.path), "estore") if part not in message]
             assert not missing, message
             assert len(message) < 3000, message[:3000]
             return message

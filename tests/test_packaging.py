@@ -77,7 +77,9 @@ def test_declared_name_has_a_version_and_its_function_is_documented(name: str, t
 
 
 def test_every_name_in_configs_and_code_is_declared() -> None:
-    files = [*ROOT.glob("configs/**/*.cfg"), *(ROOT / "spacy_tener").rglob("*.py")]
+    # renamed.py lists names that were registered once.
+    code = [path for path in (ROOT / "spacy_tener").rglob("*.py") if path.name != "renamed.py"]
+    files = [*ROOT.glob("configs/**/*.cfg"), *code]
     names = {name: path for path in files for name in REGISTERED.findall(path.read_text(encoding="utf8"))}
     assert names
     assert {name: path.name for name, path in names.items() if name not in NAMES} == {}

@@ -83,7 +83,7 @@ def cut_at_sentences(
 
     The rule is specified by `pipeline.windows.cut_windows`. An exported graph runs without Python, so it cannot call
     that function, and it splits all texts at once instead of one: each iteration of the loop adds one window to every
-    text. tests/export/test_windows.py compares both functions on random texts.
+    text. tests/export/test_exported_windows.py compares both functions on random texts.
 
     starts, ends (Value): The range of each text. The texts follow each other without gaps. *Shape:* (texts,)
     is_end (Value): Mask of units that are sentence ends. *Shape:* (units,)
@@ -124,7 +124,8 @@ def cut_evenly(graph: Graph, starts: Value, ends: Value, *, size: int, overlap: 
     """Split sequences into windows of `size` units with `overlap` units of context on both sides of their kept parts.
 
     The rule is specified by `features.subwords.overlapping_windows`, which splits texts for pretrained encoders in the
-    pipeline. tests/export/test_windows.py compares both functions. A sequence of at most `size` units is one window.
+    pipeline. tests/export/test_exported_windows.py compares both functions. A sequence of at most `size` units is one
+    window.
 
     starts, ends (Value): The range of each sequence. *Shape:* (sequences,)
     """

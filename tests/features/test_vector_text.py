@@ -173,7 +173,7 @@ BINARY = b"2 2\na \x00\x00\x80?\x00\x00\x80?\nb \x00\x00\x80?\x00\x00\x80?\n"
         (BINARY, r"binary file.*load_word2vec_format"),
         ("a 1 2\n".encode("utf-16"), "not UTF-8"),
         (np.asarray([793712314, 12], dtype="<i4").tobytes() + bytes(100), r"\.vec file beside a fastText model"),
-        (b"PK\x03\x04" + bytes(100), r"zip archive\. Unpack it"),
+        (b"PK\x03\x04" + bytes(100), r"zip archive\. Extract it"),
     ],
 )
 def test_what_is_no_file_of_vectors_is_refused_with_the_remedy(read: Read, content: str | bytes, reason: str) -> None:

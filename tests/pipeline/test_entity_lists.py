@@ -368,7 +368,7 @@ def test_a_word_of_another_script_is_the_same_word(blank: Language, lists: Any) 
 
 def test_a_list_that_is_not_there_is_told_the_names_of_those_that_are() -> None:
     lists: Any = spacy.blank("zh").add_pipe("entity_lists")
-    with pytest.raises(ValueError, match=r"Unknown list of words 'day'\. There is none\."):
+    with pytest.raises(ValueError, match=r"Unknown list of words 'day'\. There are no valid values\."):
         lists.remove(["昨天"], name="day")
     lists.add(["昨天"], "DATE", name="days")
     with pytest.raises(ValueError, match=r"Unknown list of words 'day'\. Use one of: days\."):

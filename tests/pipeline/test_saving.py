@@ -136,7 +136,7 @@ class TestDamage:
     def test_what_is_no_model_is_named_with_its_place(self, saved, change):
         """tests/test_damaged_models.py damages one in many ways."""
         damage(saved / "tener_ner" / "model", change)
-        with pytest.raises(ValueError, match=r"'tener_ner'.*Restore") as error:
+        with pytest.raises(ValueError, match=r"'tener_ner'.*restore") as error:
             spacy.load(saved)
         assert str(saved / "tener_ner") in str(error.value)
 
@@ -146,7 +146,7 @@ class TestDamage:
     )
     def test_a_damaged_list_of_labels_is_named_with_its_place(self, saved, content):
         (saved / "tener_ner" / "cfg").write_text(content)
-        with pytest.raises(ValueError, match=r"'tener_ner'.*Restore") as error:
+        with pytest.raises(ValueError, match=r"'tener_ner'.*[Rr]estore") as error:
             spacy.load(saved)
         assert str(saved / "tener_ner") in str(error.value)
 
