@@ -79,7 +79,7 @@ for path in sys.argv[2:]:
     assert found.to_html()
     print(json.dumps([len(text.entities), len(text.entities[0].attributions), found.notes]))
 """
-    kinds = {"tener": "counts as an unknown word or character", "converted": "the transformer’s own mask token"}
+    kinds = {"tener": "is encoded as an unknown word or character", "converted": "the transformer’s mask token"}
     lines = run(code, TEXTS[0][0], *map(trained, kinds)).splitlines()
     for line, noted in zip(lines, kinds.values(), strict=True):
         n_entities, n_attributions, notes = json.loads(line)

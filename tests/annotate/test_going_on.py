@@ -218,7 +218,7 @@ def test_processes_keep_the_user_s_number_of_threads_and_leave_the_environment_a
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     before = dict(os.environ)
-    with local._pool(make_job([archive], tmp_path / "out", processes=3)):
+    with local._processes(make_job([archive], tmp_path / "out", processes=3)):
         assert os.environ["OMP_NUM_THREADS"] == "5"
     assert dict(os.environ) == before
 

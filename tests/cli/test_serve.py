@@ -43,7 +43,7 @@ def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for name in [name for name in sys.modules if name.startswith("spacy_tener.serve")]:
         monkeypatch.delitem(sys.modules, name)
-    assert "Serving needs uvicorn pip install fastapi" in printed("x")
+    assert "Serving requires uvicorn pip install fastapi" in printed("x")
 
 
 @pytest.fixture

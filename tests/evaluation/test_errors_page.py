@@ -188,7 +188,7 @@ def test_filters(browser: Browser, nlp: Language, tmp_path: Path, size: tuple[in
     assert browser.driver.find_element("id", "shown").text == "4 texts"
     assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
     assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
-    assert (browser.violations(), browser.said(), browser.fetched()) == ([], [], [])
+    assert (browser.violations(), browser.console_messages(), browser.requested_urls()) == ([], [], [])
 
 
 def test_errors_link_to_explanations(browser: Browser, nlp: Language, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_overlapping_entities_are_stacked(browser: Browser, nlp: Language, tmp_p
     heights = browser.run(f"return [{above}.{edges}, {below}.{edges}]")
     assert max(top - stack for top, stack in heights[0]) < min(top - stack for top, stack in heights[1])
     assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
-    assert (browser.violations(), browser.said()) == ([], [])
+    assert (browser.violations(), browser.console_messages()) == ([], [])
 
 
 def test_link_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
@@ -229,10 +229,10 @@ def test_link_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ([("张三来了", None)], "Nothing in these texts is annotated"),
-        ([("张三来了", [])], "No entity is annotated in these texts"),
+        ([("张三来了", None)], "These texts are not annotated."),
+        ([("张三来了", [])], "These texts have no annotated entities"),
         ([("张三好", [(2, 3, "ORG")])], "does not have the labels ORG (1)"),
-        (None, "These are scores only."),
+        (None, "This page has only scores."),
     ],
 )
 def test_messages_on_missing_data(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
@@ -244,7 +244,7 @@ def test_messages_on_missing_data(browser: Browser, nlp: Language, tmp_path: Pat
         browser.open(write(nlp, tmp_path / "errors.html", examples, labels=["PER", "LOC"]))
     assert message in browser.driver.find_element("id", "state").text
     assert len(lines(browser)) == (texts is not None)
-    assert (browser.violations(), browser.said()) == ([], [])
+    assert (browser.violations(), browser.console_messages()) == ([], [])
 
 
 def test_arbitrary_texts_and_labels(browser: Browser, nlp: Language, tmp_path: Path) -> None:

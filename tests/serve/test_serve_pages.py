@@ -307,7 +307,7 @@ def test_the_pages_ask_for_the_key(browser, start):
         page = Page(browser, service)
         page.open()
         dialog = "return document.querySelector('dialog')?.textContent || ''"
-        browser.wait(lambda: "The service asks" in browser.run(dialog))
+        browser.wait(lambda: "The service requires" in browser.run(dialog))
         page.find("key").send_keys("guess", Keys.ENTER)
         browser.wait(lambda: "This is not the API key" in browser.run(dialog))
         page.find("key").send_keys("sesame", Keys.ENTER)
@@ -348,7 +348,7 @@ def test_the_schema_is_shown(page, size):
     shown = page.browser.run("return document.querySelector('[aria-label=\"Example of a response\"]').textContent")
     entity = {"start": 0, "end": 3, "label": "PER", "text": "王小明", "probability": 0.98}
     assert shown == json.dumps({"model": "zh", "entities": [entity]}, ensure_ascii=False, indent=2)
-    assert "Leave out entities less probable than this." in page.find("main").text
+    assert "Minimum probability." in page.find("main").text
     page.is_well()
 
 
