@@ -96,6 +96,13 @@ def test_every_directory_of_the_package_is_packaged() -> None:
     assert {directory for directory in with_code if not (directory / "__init__.py").exists()} == set()
 
 
+@pytest.mark.parametrize(("link", "source"), [("reader.py", "python/tener_reader.py"), ("reader.js", "js/reader.js")])
+def test_the_readers_of_exported_files_are_links_to_the_published_ones(link: str, source: str) -> None:
+    path = ROOT / "spacy_tener" / "export" / link
+    assert path.is_symlink()
+    assert path.resolve() == ROOT / "readers" / source
+
+
 def test_package_says_that_it_is_typed() -> None:
     assert (Path(spacy_tener.__file__).parent / "py.typed").exists()
 
