@@ -51,7 +51,7 @@ TOOLS = {
 # Folders of one layer, which do not import each other, though the picture needs a line for each.
 SAME_LAYER = {"features", "optim"}
 LIBRARIES = {"spacy", "thinc", "torch"}
-# What whole parts do without; files say it by their names.
+# Packages that whole folders must not import. Names of files tell which ones.
 FORBIDDEN_LIBRARIES = {
     **dict.fromkeys(
         ["about", "errors", "files", "manifest", "processes", "renamed", "sequences", "tagging", "types"], LIBRARIES

@@ -1,4 +1,4 @@
-"""The overlay `nested`: entities within entities, from their annotation to the commands that find them."""
+"""The overlay `nested`: nested entities, from their annotation to the commands that find them."""
 
 from __future__ import annotations
 

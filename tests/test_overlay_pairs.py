@@ -33,7 +33,7 @@ def check_functions(config: Config) -> Config:
 
 
 def laid_once(lay: Callable[..., Config]) -> Callable[..., Config]:
-    """Lay the same overlays on a config once: each pair is also tried as the remedy of another."""
+    """Cache merged configs: each pair of overlays is also tried as the suggested fix of another pair."""
     results: dict[tuple[str, ...], Config | ConfigError] = {}
 
     def laid(config: Config, chosen: Mapping[str, Config], base: str = "") -> Config:

@@ -1,4 +1,4 @@
-"""The overlays that learn from what other pipelines say: what they bring into a corpus' config."""
+"""The overlays that learn from other pipelines' predictions: what they add to the config of a corpus."""
 
 import pytest
 from tiny_trainings import make_config, tener

@@ -28,7 +28,7 @@ EXPECTED = {
     "transformer": (["torch", "transformers"], []),
     "converted": (["onnxruntime", "tokenizers"], ["bert, int8: unknown"]),
 }
-"""Packages beside this one, and licences."""
+"""Required packages besides this one, and licences."""
 TRIMMED = "ONNX", "segmenter", "dictionaries"
 SHARED = "ONNX", "segmenter", "dictionaries", "transformer", "converted"
 LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
@@ -98,7 +98,7 @@ def make_again(path: Path, way: str, output: Path) -> Path:
 
 
 def requirements_of(path: Path) -> tuple[list[str], list[str]]:
-    """Return the packages that a pipeline asks for beside this one, and its licences."""
+    """Return the packages that a pipeline requires besides this one, and its licences."""
     meta = srsly.read_json(path / "meta.json")
     this, *packages = [text.partition(">=")[0] for text in meta["requirements"]]
     assert this == "spacy_tener"

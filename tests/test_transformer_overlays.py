@@ -1,4 +1,4 @@
-"""A transformer laid on any corpus' config and any system: around what stands there, with a rate of its own."""
+"""The transformer overlays, applied to the config of any corpus and system, with a separate learning rate."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ beta also contains the scores `end`, and alpha the scores `start`.
 
 Two ideas make this fast and accurate in NumPy:
 
-- A step to all tags is one matrix product of exp(alpha) with exp(transitions), instead of a log-sum over tags x tags.
+- A step to all tags is one matrix product of exp(alpha) with exp(transitions), instead of a logsumexp over tags x tags.
   So that the exponentials of a whole group of source tags cannot underflow, each group is shifted by its largest score
   first. A tag is reached either from the closers (O, S, E), or from the B and I of its own label: these are the groups.
 - alpha[t] is stored relative to the shift of the closers at t - 1, that is, without the sum of all shifts before. The
@@ -79,7 +79,7 @@ class ForwardStep:
         can_exponentiate: bool,
         has_forbidden_tags: bool,
     ) -> None:
-        """Add to the emissions in `current` the log-sum of all paths that lead to each tag, relative to `shift`.
+        """Add to the emissions in `current` the logsumexp of all paths that lead to each tag, relative to `shift`.
 
         table (AnyFloats): Transitions, already exponentiated if `can_exponentiate`. *Shape:* (D, tags, tags)
         """
@@ -191,7 +191,7 @@ class ForwardBackward:
         return sums
 
     def unnormalized_log_marginals(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return the log-sum of all paths through each tag of each token, and through all tags of each token.
+        """Return the logsumexp of all paths through each tag of each token, and through all tags of each token.
 
         Both are relative to the same shifts, which differ from token to token. exp(first - second) are the marginals.
 

@@ -1,6 +1,6 @@
 """Probabilities of entities under a CRF, all entities above a probability, and the entropy of the tag sequences.
 
-The probability of an entity is the share of all paths (tag sequences) that contain it, weighted by exp(score). An
+The probability of an entity is the fraction of all paths (tag sequences) that contain it, weighted by exp(score). An
 entity of the label X on the tokens i to j has the path B-X, I-X, .., E-X there, so that only one path remains between
 the forward score of its B and the backward score of its E (Culotta and McCallum 2004, constrained forward-backward):
 

@@ -240,7 +240,7 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     try:
         transformer = library.AutoModel.from_pretrained(str(name)).float()
         tokenizer = library.AutoTokenizer.from_pretrained(str(name))
-    except Exception as error:  # The library raises all kinds of errors for a wrong name.
+    except Exception as error:  # The library raises errors of many types for a wrong name.
         raise RemedyError(
             f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
             "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has",

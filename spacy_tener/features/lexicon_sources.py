@@ -53,8 +53,8 @@ def read_list(
     path (Path): The file, which can be compressed.
     tag (str): The tag of words whose line contains no tag.
     has_tags (bool): Whether lines can contain a tag: `word<TAB>tag` or `word<TAB>frequency<TAB>tag`.
-    allow_jieba_format (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. Beside a
-        `tag` that is not jieba's, such a line is a word.
+    allow_jieba_format (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. If
+        `tag` is not one of jieba's tags, such a line is a word.
     """
     allow_jieba_format = allow_jieba_format and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
     for number, raw_line in read_lines(path):

@@ -17,8 +17,8 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, starts
 from ..types import BoolArray, FloatArray, IntArray
 from .graph import PaddedBatch, Value
 
-# Cost of the linear layers for a token, in pairs of tokens: computing them takes as long as attention over so many
-# pairs.
+# Cost of the linear layers for a token, in pairs of tokens: computing them takes as long as attention over this number
+# of pairs.
 PAIRS_PER_TOKEN = 160
 # Cost of one more bucket, in pairs of tokens: another bucket pays if it saves more padding.
 PAIRS_PER_PADDED_BUCKET = 8192

@@ -20,7 +20,7 @@ from .stack_config import StackConfig
 
 # The default of torch's `nn.LayerNorm`.
 _EPSILON = 1e-5
-# The feed-forward network computes so many rows at once, so that its hidden layer fits into a core's cache.
+# Number of rows that the feed-forward network computes at once, so that its hidden layer fits into a core's cache.
 _ROWS = 256
 
 

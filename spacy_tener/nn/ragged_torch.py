@@ -25,7 +25,7 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, sta
 from ..types import BoolArray, FloatArray, IntArray
 from .devices_torch import on_device
 
-# Cost of one more bucket, in pairs of tokens: the dozen operations for it take as long as attention over so many pairs.
+# Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over this number of pairs.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 
 

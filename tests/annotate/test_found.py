@@ -1,4 +1,4 @@
-"""What is said of a Doc's entities: their own places and probabilities, whatever other components do."""
+"""The entities of Docs, with exact offsets and probabilities, whatever other components do."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from spacy_tener.annotate import AnnotateSettings, Annotator
 PAGE = Path(__file__).parents[2] / "docs" / "many-machines.md"
 ENTITY = {"start": 5, "end": 7, "label": "GPE", "text": "上海"}
 LIMIT = 1800
-"""Seconds for an engine's test. It takes one minute where nothing else runs, and many beside busy processes."""
+"""Seconds for an engine's test. It takes one minute on an idle machine, and several minutes on a busy one."""
 
 
 @pytest.fixture

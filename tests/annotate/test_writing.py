@@ -1,4 +1,4 @@
-"""What is written, and that it is what was read with entities beside it."""
+"""The written records equal the records that were read, with entities added."""
 
 from __future__ import annotations
 

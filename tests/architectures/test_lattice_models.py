@@ -47,7 +47,7 @@ def tok2vec(tmp_path):
 
 @pytest.fixture
 def learned(tok2vec, tmp_path):
-    """Makes a pipeline that knows the texts by heart, whose sources are gone."""
+    """Make a pipeline that has memorized the texts, and whose sources are deleted."""
 
     def make(name):
         nlp = pipeline(tok2vec(name)).from_bytes(spacy.load(trained(name.lower())).to_bytes())

@@ -1,5 +1,5 @@
-"""FLAT's and MECT's encoder is the papers': words beside characters, two streams that ask each other, words without
-radicals, random attention, words cut off."""
+"""The encoders of FLAT and MECT equal the equations of the papers: words in addition to characters, cross-attention of
+two streams, words without radicals, random attention, and words that are cut off."""
 
 from __future__ import annotations
 

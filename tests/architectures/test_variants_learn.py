@@ -1,4 +1,4 @@
-"""Every architecture, and the baselines of the papers with encoders of spaCy, learns eight texts by heart under the
+"""Every architecture, and the baselines of the papers with encoders of spaCy, memorizes eight texts under the
 CRF tagger, and says the same once saved and loaded.
 
 To cover another one, add its name and config to `VARIANTS`. What it is made of is looked up in the registry.

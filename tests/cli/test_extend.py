@@ -24,7 +24,7 @@ NEW = [(f"{name}去了{place}", [(len(name), len(name) + 2, "VERB")]) for place 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Trainings run in this process; what was trained."""
+    """Run training runs in this process, and collect them."""
     configs: list[Path] = []
 
     def run(self: Processes, arguments: Sequence[str], log: Path) -> int:

@@ -125,7 +125,7 @@ def test_records_stay_whole_with_their_ids(tmp_path: Path, name: str, metadata: 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Trainings run in this process; what was trained."""
+    """Run training runs in this process, and collect them."""
     trained_folds: list[str] = []
 
     def run(self: Processes, arguments: Sequence[str], log: Path) -> int:

@@ -211,7 +211,7 @@ def test_annotate_fails_where_no_text_could_be_read(
 
 @pytest.fixture
 def gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
-    """Let the machine have so many GPUs; None where CuPy is not installed."""
+    """Set the number of GPUs of the machine. None if CuPy is not installed."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
 

@@ -1,4 +1,4 @@
-"""Emissions, the CRF beside them, and room for more entity types."""
+"""The emission layer with its CRF, and room for more entity types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learned rectangles spread out over all tags."""
+"""The learned transition matrices, expanded to all tags."""
 
 from __future__ import annotations
 

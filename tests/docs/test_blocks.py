@@ -67,7 +67,7 @@ def test_commands_in_the_text_exist(page: str) -> None:
 
 
 def test_no_page_composes_another_config_into_the_same_file() -> None:
-    """`tener config` refuses it, to whoever reads two pages in one clone."""
+    """`tener config` refuses it to users who run two pages in one clone."""
     composed: dict[str, set[str]] = {}
     for page in ONCE:
         for block in blocks(page):

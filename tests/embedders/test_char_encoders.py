@@ -38,7 +38,7 @@ def build(kind, **settings):
 
 
 def made(kind="cnn", *texts, **settings):
-    """An encoder that knows the characters of the texts."""
+    """An encoder whose vocabulary has the characters of the texts."""
     model = build(kind, **settings)
     model.initialize()
     observe(model, [TokenBatch.of([doc_of(text)]) for text in texts])

@@ -1,4 +1,4 @@
-"""The embedder of ONNX files: training, what is kept of texts meanwhile, and saved pipelines."""
+"""The embedder of ONNX files: training, the cache of features, and saved pipelines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def docs_of(*texts):
 
 @pytest.fixture
 def read(monkeypatch):
-    """Every text that an encoder reads."""
+    """Every text that an encoder encodes."""
     texts, call = [], Encoder.__call__
 
     def noting(self, docs, **options):
@@ -48,7 +48,7 @@ def test_a_text_is_read_once_in_training_and_copies_keep_nothing(source, read):
     expected = features.encoder(docs)
     read.clear()
     for _ in range(3):
-        # What is kept has 16 bits.
+        # The cached features have 16 bits.
         np.testing.assert_allclose(features(docs, training=True, gpu=False), expected, rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], rtol=1e-3, atol=1e-6)
     assert sorted(read) == sorted({doc.text for doc in docs})

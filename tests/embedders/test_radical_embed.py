@@ -132,7 +132,7 @@ def test_a_loaded_embedder_reads_no_source(doc_of, monkeypatch):
     assert set(known(loaded)) == set(known(model)) | set("钅艮氵可")
 
 
-# --- beside other embedders ------------------------------------------------------------------------------------------
+# --- with other embedders ------------------------------------------------------------------------------------------
 
 
 def test_joining_without_parts_joins_characters_and_radicals():

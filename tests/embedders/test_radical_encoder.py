@@ -25,7 +25,7 @@ def encoder(*, dropout=0.0, radical_dropout=0.0, rows=9, window=3):
 
 
 def plain(module, radicals, lengths):
-    """Each character by itself, through torch's own convolution. *Shape* [n, width]"""
+    """Each single character, through torch's own convolution. *Shape* [n, width]"""
     table = module.radicals.tables.tables["radical"]
     rows = []
     for ids in radicals.split(lengths.tolist()):

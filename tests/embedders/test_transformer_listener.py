@@ -36,7 +36,7 @@ def pipeline(name, tok2vec, **settings):
 
 
 def joined(tok2vec):
-    """The system with the listener beside its embedder."""
+    """The system with the listener in addition to its embedder."""
     joined = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": LISTENER}
     return {**tok2vec, "embed": joined}
 

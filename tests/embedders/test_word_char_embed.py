@@ -1,4 +1,4 @@
-"""The embedder of words: their rows, with vectors, beside their characters or whatever else stands there."""
+"""The embedder of words: word embeddings, pretrained vectors, and an encoder of characters or another embedder."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_a_label_of_a_hundred_entities_has_a_threshold_of_its_own():
 
 def test_a_threshold_is_promised_by_the_binomial_test_and_by_no_entity_less():
     def tail(right, count=300, precision=0.8):
-        """Return P(at least so many right)."""
+        """Return the probability of at least this number of correct entities."""
         rest = range(right, count + 1)
         return sum(math.comb(count, k) * precision**k * (1 - precision) ** (count - k) for k in rest)
 

@@ -1,4 +1,4 @@
-"""What is said of entities: how sure, what else, and what they rest on."""
+"""Explanations of entities: probabilities, alternatives, and attributions."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, 
     ids = np.random.default_rng(0).integers(0, len(VOCABULARY), LENGTHS.sum())
     ids[7] = 3
     expected, found = exact.rows(ids, LENGTHS), near.rows(ids, LENGTHS)
-    # By the largest number of its row, however small it is beside others.
+    # By the largest number of its row, however small it is compared with other rows.
     assert (np.abs(found - expected) <= 0.03 * np.abs(expected).max(axis=1, keepdims=True) + 1e-6).all()
     assert np.abs(found - expected).max() > 1e-5
     ends = np.cumsum(LENGTHS)

@@ -1,4 +1,4 @@
-"""Every page that marks entities in texts, with entities within entities and with crossing ones, in both languages: the
+"""Every page that marks entities in texts, with nested and with crossing entities, in both languages: the
 text is there once."""
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def test_every_system_in_chromium_finds_what_its_pipeline_finds(ask_chromium: As
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    """The folder of the exported files, with some that are none."""
+    """The folder of the exported files, and of some invalid files."""
     folder = exported("tener").parent
     content = exported("tener").read_bytes()
     newer = content.replace(b'"format": 1,', b'"format": 9,')

@@ -57,7 +57,7 @@ def test_low_recall_lowers_suspicion_of_extra_entities() -> None:
     of_docs = [ReviewedDoc(n, doc, 0.5, tuple(d for d in errors if d.doc == n), 0) for n, doc in enumerate(docs)]
     found = rank_suspected_errors(of_docs)
     assert [(entity.doc, entity.kind) for entity in found] == [(0, "label"), (0, "missing"), (1, "extra")]
-    # Two of four entities of gold are not found.
+    # Two of four gold entities are not found.
     assert [entity.suspicion for entity in found] == pytest.approx([0.9 * 0.95, 0.8, 0.5 * 0.95])
     # One of them has a label that the model does not know: two of three are not found.
     found = rank_suspected_errors([of_docs[0], replace(of_docs[1], unknown=1)])

@@ -43,7 +43,7 @@ IMAGES = """<View>
   <RectangleLabels name="label" toName="image"><Label value="PER"/></RectangleLabels>
 </View>"""
 
-# What an annotator marks beside what the model finds: the text, the label and the marked part.
+# The region that an annotator adds to those of the model: the text, the label and the marked part.
 MARKED = [
     ("😀王小明𠮷去了上海", "ORG", "𠮷"),
     ('<b>王小明</b> &amp; "去了"\r\n上海\r\n\r\n北京大学', "ORG", "amp"),
@@ -241,7 +241,7 @@ def metrics(service) -> str:
 
 
 def learn(nlp, docs: list[Doc]):
-    """Train on until the model knows the annotation."""
+    """Continue training until the model predicts the annotation."""
     examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
     pipe = nlp.get_pipe("tener_ner")
     for label in {ent.label_ for doc in docs for ent in doc.ents}:

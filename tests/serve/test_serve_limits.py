@@ -138,7 +138,7 @@ def blocked() -> tuple[Language, Blocked]:
 
 
 def test_overload(start, blocked):
-    """A full queue is refused at once, whoever has waited for too long is told, and afterwards all is well."""
+    """A full queue is refused at once, a request that waits for too long gets an error, and the service recovers."""
     nlp, component = blocked
     answers: list[httpx.Response] = []
     with start({"blocked": nlp}, Limits(queue=10, timeout=0.5)) as service:

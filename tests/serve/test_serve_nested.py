@@ -1,4 +1,4 @@
-"""The page of a service whose model finds entities within entities, in both languages."""
+"""The page of a service whose model finds nested entities, in both languages."""
 
 from __future__ import annotations
 

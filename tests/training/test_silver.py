@@ -1,4 +1,4 @@
-"""Silver annotation: what is kept, what is left open, and the command that writes it."""
+"""Silver-standard data: the annotation that is confident enough, missing annotation, and the command."""
 
 import json
 
@@ -198,7 +198,7 @@ def test_what_is_no_probability_above_a_half_is_refused(value):
 
 
 def test_few_kept_entities_of_many_expected_are_warned_of(run, trained):
-    """As after a calibration, which makes probabilities lower: what is left teaches to find nothing."""
+    """As after a calibration, which lowers probabilities: a student of the remaining annotation finds nothing."""
     nlp = spacy.load(trained)
     nlp.get_pipe("tener_ner").cfg["temperature"] = 4.0
     nlp.to_disk(trained.parent / "calibrated")

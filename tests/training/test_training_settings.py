@@ -56,7 +56,7 @@ REPLACED = {
     # What was frozen stays frozen, even a tok2vec that the tener_ner listens to.
     "frozen_components": ["tok2vec", "sentencizer", "attribute_ruler"],
 }
-"""What `extend` sets, beside the optimizer's rate and the weights of scores."""
+"""The settings of `extend`, except for the optimizer's rate and the weights of scores."""
 NEW = annotated("王小明去了上海", [(3, 5, "VERB")])
 
 
@@ -129,7 +129,7 @@ def test_components_that_do_not_learn_read_the_shared_one_as_it_was(tmp_path: Pa
 
 @pytest.fixture
 def models(saved: dict[str, Path], tmp_path: Path) -> list[Path]:
-    """One pipeline, saved as of two trainings."""
+    """One pipeline, saved as the result of two training runs."""
     folders = [tmp_path / name / "model" for name in ("first", "second")]
     nlp = spacy.load(saved["tener"])
     write_pipeline(nlp, folders[0])

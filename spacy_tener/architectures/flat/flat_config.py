@@ -17,7 +17,7 @@ Distance = Literal["hh", "ht", "th", "tt"]
 #     to tail. `SpanPlan.distances` has its columns in this order.
 DISTANCES = ("hh", "ht", "th", "tt")
 
-# MECT's random attention is stored in blocks of so many query positions and key positions.
+# MECT's random attention is stored in square blocks of this many query positions and key positions.
 RANDOM_BLOCK = 16
 
 
