@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 from pydantic.dataclasses import dataclass
 
 from ...nn.stack_config import StackConfig
-from ...validation import STRICT, Probability, SettingError
+from ...validation import STRICT, SettingError
 
 Distance = Literal["hh", "ht", "th", "tt"]
 
@@ -35,12 +35,6 @@ class FlatConfig(StackConfig):
         embeddings use. None for all four.
     """
 
-    width: PositiveInt = 128
-    layers: PositiveInt = 1
-    heads: PositiveInt = 8
-    ff_width: PositiveInt | None = None
-    dropout: Probability = 0.15
-    attention_dropout: Probability | None = 0.0
     distances: Sequence[Distance] | None = None
 
     # MectConfig has these options, too. The modules of flat_torch and flat_numpy take either config.
@@ -78,12 +72,6 @@ class AtssaConfig(StackConfig):
     penalty (float): Weight lambda of the number of selected keys in the loss.
     """
 
-    width: PositiveInt = 128
-    layers: PositiveInt = 1
-    heads: PositiveInt = 8
-    ff_width: PositiveInt | None = None
-    dropout: Probability = 0.15
-    attention_dropout: Probability | None = 0.0
     selection: Literal["adaptive", "none"] | Callable[..., Any] = "adaptive"
     k: NonNegativeInt = 3
     alpha: PositiveFloat = 50.0
@@ -118,12 +106,6 @@ class MectConfig(StackConfig):
         the paper's.
     """
 
-    width: PositiveInt = 128
-    layers: PositiveInt = 1
-    heads: PositiveInt = 8
-    ff_width: PositiveInt | None = None
-    dropout: Probability = 0.15
-    attention_dropout: Probability | None = 0.0
     random_attention: NonNegativeInt = 320
     streams: Callable[..., Any] | None = None
 

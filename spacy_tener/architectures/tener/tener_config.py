@@ -26,11 +26,7 @@ class TransformerConfig(StackConfig):
     scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only.
     """
 
-    width: PositiveInt = 128
-    layers: PositiveInt = 1
     heads: PositiveInt = 4
-    ff_width: PositiveInt | None = None
-    dropout: Probability = 0.15
     attention_dropout: Probability | None = None
     adapted: bool = True
     scaled: bool | None = None
