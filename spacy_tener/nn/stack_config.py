@@ -1,8 +1,8 @@
 """`StackConfig`, the base class of the configs of transformer encoders in `architectures`.
 
 A config has the sizes and options that the torch module and the NumPy implementation of an encoder share. Both versions
-of `TransformerLayer` take the config as an argument. A subclass declares only its new fields, and those whose default is
-another one. Its docstring describes all fields.
+of `TransformerLayer` take the config as an argument. A subclass declares only new fields, and fields with another
+default. Its docstring describes all fields.
 """
 
 from __future__ import annotations
