@@ -24,6 +24,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+# Fixes for common errors of the operating system.
 _REMEDIES = {
     errno.ENOSPC: "Free some space, or choose another path.",
     errno.EDQUOT: "Free some space, or choose another path.",
@@ -35,7 +36,6 @@ _REMEDIES = {
     errno.EEXIST: "Choose a path below a directory: a part of this one is a file.",
     errno.ENAMETOOLONG: "Choose a shorter path.",
 }
-"""Fixes for common errors of the operating system."""
 
 
 def write_text(path: Path, text: str) -> None:

@@ -32,6 +32,7 @@ from .errors import InputError, RemedyError, counted, install
 
 STDIN = "-"
 PLAIN_TEXT = "text"
+# Formats by file name suffix.
 FORMATS = {
     **dict.fromkeys((".txt", ".text"), PLAIN_TEXT),
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
@@ -39,10 +40,9 @@ FORMATS = {
     **dict.fromkeys((".parquet", ".pq"), "parquet"),
     ".spacy": "spacy",
 }
-"""Formats by file name suffix."""
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
+# Maximum number of characters in a line. Binary files may have much longer lines, which would fill the memory.
 MAX_LINE_LENGTH = 1 << 26
-"""Maximum number of characters in a line. Binary files may have much longer lines, which would fill the memory."""
 SAVE_AS_UTF8 = "Save the file as UTF-8. `tener convert` and `tener annotate` support others: `--encoding gb18030`."
 _SHOWN_CHARACTERS = 1000  # Number of characters returned from a line that is too long.
 _BUFFER = 1 << 20

@@ -56,8 +56,8 @@ class Manifest:
         self.versions = installed_versions() if versions is None else dict(versions)
         self.parts = dict(parts or {})
         self._no_save_before = 0.0
+        # Contents that this process may have written last. Any other content was written by another process.
         self._written_contents: list[bytes] = []
-        """Contents that this process may have written last. Any other content was written by another process."""
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:

@@ -14,12 +14,12 @@ from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+# Environment variables with which users set the number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-"""Environment variables with which users set the number of threads."""
+# The largest number of threads that the OpenBLAS of NumPy's wheels uses by default, whatever the number of cores.
 _MAX_OPENBLAS_THREADS = 64
-"""The largest number of threads that the OpenBLAS of NumPy's wheels uses by default, whatever the number of cores."""
+# Returned by OpenBLAS' `get_parallel` if it creates its own threads; OpenMP is 2.
 _PTHREADS = 1
-"""Returned by OpenBLAS' `get_parallel` if it creates its own threads; OpenMP is 2."""
 
 if TYPE_CHECKING:
     # Type checkers treat the class below like functools.cached_property.
@@ -109,8 +109,8 @@ class _OneThread(ContextDecorator):
         self._lock = make_lock()
         self._n_contexts = 0
         self._of_thread = threading.local()
+        # The number of threads to restore; None if it has not been changed.
         self._previous: int | None = None
-        """The number of threads to restore; None if it has not been changed."""
 
     def __enter__(self) -> None:
         with self._lock:

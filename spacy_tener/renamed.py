@@ -10,9 +10,10 @@ keep the old function registered, or register the new one with the next version 
 
 from __future__ import annotations
 
+# Commands of `spacy tener`.
 OLD_COMMANDS = {"self-train": "silver"}
-"""Commands of `spacy tener`."""
 
+# Options by command and old name.
 OLD_OPTIONS = {
     ("calibrate", "--in-place"): "--output MODEL --force",
     ("calibrate", "--name"): "--component",
@@ -22,18 +23,17 @@ OLD_OPTIONS = {
     ("suggest", "--n"): "--limit",
     ("trim", "--name"): "--component",
 }
-"""Options by command and old name."""
 
+# Overlays of configs.
 OLD_OVERLAYS = {"taught": "distilled"}
-"""Overlays of configs."""
 
+# Registered functions.
 OLD_FUNCTIONS = {
     "spacy_tener.ComponentEmbed.v1": "spacy_tener.RadicalEmbed.v1",
     "spacy_tener.ComponentsFile.v1": "spacy_tener.RadicalsFile.v1",
 }
-"""Registered functions."""
 
+# Arguments of registered functions, by the present name of the function.
 OLD_ARGUMENTS = {
     "spacy_tener.Teacher.v1": {"share": "weight", "completes": "only_missing_labels"},
 }
-"""Arguments of registered functions, by the present name of the function."""

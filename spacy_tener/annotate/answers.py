@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from ..errors import RemedyError
 from ..pipeline.entities import FoundEntity
 
+# Default name of the text column.
 TEXT_COLUMN = "text"
-"""Default name of the text column."""
+# Name of the column that identifies a text. Annotation tools and `silver` keep its value.
 ID_COLUMN = "id"
-"""Name of the column that identifies a text. Annotation tools and `silver` keep its value."""
 
+# A text and its other columns: a line of a file, a row of a table, or a Doc with its `user_data`.
 Record = dict[str, Any]
-"""A text and its other columns: a line of a file, a row of a table, or a Doc with its `user_data`."""
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from .answers import AnnotateSettings, Answer, Record
 from .encoding import dump_json, encodable
 
 REST = "rest"
+# Metadata of a column whose values are written as JSON: objects, and values without a common Arrow type.
 _JSON = {"format": "json"}
-"""Metadata of a column whose values are written as JSON: objects, and values without a common Arrow type."""
 
 
 def added_fields(settings: AnnotateSettings) -> list[pa.Field]:

@@ -38,9 +38,9 @@ _THREADS_ON_GPU = 2  # one thread predicts while the other writes a file and the
 _LINE_INTERVAL = 60.0  # seconds between lines of progress if there is no terminal
 _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining}{postfix}"
 
+# A callback for each written part. Its arguments are the part, its counts, and whether an earlier run wrote the
+# part.
 OnPart = Callable[[Part, PartStats, bool], object]
-"""A callback for each written part. Its arguments are the part, its counts, and whether an earlier run wrote the
-part."""
 
 
 def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:

@@ -47,8 +47,8 @@ from .answers import TEXT_COLUMN, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Maximum size of a part in characters, or in bytes for tables. A part ends at the first record that exceeds it.
 PART_CHARACTERS = 1_000_000
-"""Maximum size of a part in characters, or in bytes for tables. A part ends at the first record that exceeds it."""
 # Maximum size of the tables in which Parquet files are read.
 _MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18
 

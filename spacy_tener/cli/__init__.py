@@ -16,6 +16,7 @@ from typer.main import get_command
 
 from .. import renamed
 
+# Names of the commands in the order of `--help`. Each name is the name of a module, with `-` for `_`.
 COMMANDS = (
     "convert",
     "debug-data",
@@ -33,7 +34,6 @@ COMMANDS = (
     "annotate",
     "serve",
 )
-"""Names of the commands in the order of `--help`. Each name is the name of a module, with `-` for `_`."""
 
 
 class LazyGroup(TyperGroup):
@@ -44,10 +44,10 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        # Import and return a command.
         if cmd_name in renamed.OLD_COMMANDS:
             ctx.fail(f"The command '{cmd_name}' was renamed. Use '{renamed.OLD_COMMANDS[cmd_name]}'.")
         # For an unknown name, all modules are imported, so that typer can suggest similar commands.
-        """Import and return a command."""
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             import_module(f"{__package__}.{name.replace('-', '_')}")
         group: Any = get_command(tener_cli)

@@ -30,8 +30,8 @@ from ._common import (
     setup_gpu,
 )
 
+# Arguments of the command that only apply to training runs.
 TRAINING = ("dev", "folds", "settings", "jobs")
-"""Arguments of the command that only apply to training runs."""
 
 
 @command("review", stopped="Run the same command to resume. An interrupted training run starts from the beginning.")

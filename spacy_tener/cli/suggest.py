@@ -34,8 +34,8 @@ from ._common import (
 
 INTERFACE, BLANK = "-interface.xml", "blank:"
 ANNOTATION_PAGE = "page"
+# Default formats by the suffix of the output.
 BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PAGE}
-"""Default formats by the suffix of the output."""
 
 
 @command("suggest")

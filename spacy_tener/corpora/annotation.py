@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from ..errors import InputError, RemedyError
 
+# Key that `tener suggest` adds to its records. Their entities are predictions that nobody has corrected yet.
 SUGGESTED = "suggested"
-"""Key that `tener suggest` adds to its records. Their entities are predictions that nobody has corrected yet."""
 SEE_HELP = "See `python -m spacy tener convert --help` for the supported formats."
 
 COLUMN_FORMATS = ("columns", "weibo")
@@ -128,8 +128,8 @@ class Event(Enum):
     NOT_A_CORPUS = "Files in directories that are not corpora, left out"
 
 
+# Function that records an event in the current record, with a description of the example.
 Note = Callable[[Event, str], object]
-"""Function that records an event in the current record, with a description of the example."""
 
 
 @dataclass

@@ -44,8 +44,8 @@ SCHEMES = {
     "BMES": ("B", "M", "E", "S"),
     "BILOU": ("B", "I", "L", "U"),
 }
+# Alternative names of tag schemes.
 ALIASES = {"BIO": "IOB2", "IOB": "IOB1", "IOBES": "BIOES", "BIOUL": "BILOU"}
-"""Alternative names of tag schemes."""
 _TAG = re.compile(r"([BIMESLU])[-_](.+)", re.DOTALL)
 _CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
 # IOB1 uses B only between two adjacent entities of the same type.
@@ -182,8 +182,8 @@ class TagReader:
 # Columns
 
 
+# Lines of one sentence, with their numbers.
 Block = list[tuple[int, str]]
-"""Lines of one sentence, with their numbers."""
 
 
 def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]:

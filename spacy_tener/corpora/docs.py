@@ -19,11 +19,11 @@ from ..errors import InputError, RemedyError
 from ..files import write_bytes
 from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
+# Function that records an event, with a description and the line of the event.
 LineNote = Callable[[Event, str, int], None]
-"""Function that records an event, with a description and the line of the event."""
 
+# Key in `doc.spans` for negative examples: spans that an annotator rejected. spaCy and Prodigy use the same key.
 INCORRECT = "incorrect_spans"
-"""Key in `doc.spans` for negative examples: spans that an annotator rejected. spaCy and Prodigy use the same key."""
 
 
 def sentence_to_doc(

@@ -48,8 +48,8 @@ from .columns import (
 from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
 from .label_studio import parse_label_studio
 
+# An element of a corpus: a sentence of formats with tokens, or a text of formats with character offsets.
 Item = Sentence | AnnotatedText
-"""An element of a corpus: a sentence of formats with tokens, or a text of formats with character offsets."""
 
 _SAMPLE_LINES = 1000
 # The first token of a file in columns may be a bracket, so one more character of a JSON record is needed.

@@ -31,20 +31,20 @@ from ..pipeline.scoring import CharComparison
 from ..pipeline.tener_ner import TenerNER
 from ..types import BoolArray, IntArray
 
+# Minimum number of right entities, and minimum number of wrong entities, to fit a temperature.
 MIN_OUTCOMES = 10
-"""Minimum number of right entities, and minimum number of wrong entities, to fit a temperature."""
 N_FOLDS = 5
 _MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.1, 20.0
 
+# Approximate number of candidate thresholds that are tested for a group of labels.
 MAX_CANDIDATES = 20
-"""Approximate number of candidate thresholds that are tested for a group of labels."""
+# Minimum number of entities with a label to fit a separate threshold. All other labels share a threshold.
 MIN_ENTITIES = 100
-"""Minimum number of entities with a label to fit a separate threshold. All other labels share a threshold."""
 BINS = 10
 _MARGIN = 1e-9
 
+# Mapping of names in a legend to the probabilities of entities and the mask of right entities.
 Series = Mapping[str, tuple[Probabilities, BoolArray]]
-"""Mapping of names in a legend to the probabilities of entities and the mask of right entities."""
 
 
 # Outcomes

@@ -28,9 +28,9 @@ class Confusion(NamedTuple):
     fn: int
 
 
+# A found entity, and the same entity in character offsets of the reference. The latter is None if annotation is
+# missing.
 Found = tuple[EntityOffsets, EntityOffsets | None]
-"""A found entity, and the same entity in character offsets of the reference. The latter is None if annotation is
-missing."""
 
 
 class CountingScorer(Scorer):

@@ -41,26 +41,25 @@ from .explanation import (
     lexicon_words,
 )
 
+# Start and end in units of a view.
 Span = tuple[int, int]
-"""Start and end in units of a view."""
 TextOrExample = str | Doc | Example
 
+# Minimum probability of a possible entity: one that is not found, but is in another of the k best label sequences.
 MIN_POSSIBLE = 0.02
-"""Minimum probability of a possible entity: one that is not found, but is in another of the k best label sequences."""
+# Minimum probability of an alternative to a missed entity.
 MIN_ALTERNATIVE = 0.01
-"""Minimum probability of an alternative to a missed entity."""
+# The mask for models without a mask token: the last private-use code point, which no table or lexicon contains.
 UNKNOWN_CHARACTER = "\U0010fffd"
-"""The mask for models without a mask token: the last private-use code point, which no table or lexicon contains."""
+# Number of units on each side of an entity that are masked if a Doc is longer than a window.
+# 
+# Each masked unit takes a prediction, and distant units have little influence.
 REACH = 20
-"""Number of units on each side of an entity that are masked if a Doc is longer than a window.
-
-Each masked unit takes a prediction, and distant units have little influence.
-"""
+# Probabilities are clipped to this distance from 0 and 1, so that their log-odds are finite.
 _MIN_PROBABILITY = 1e-9
-"""Probabilities are clipped to this distance from 0 and 1, so that their log-odds are finite."""
+# Attributes that earlier components may set and embedders may use. A masked token keeps only those of the second list,
+# because the attributes in the first list reveal the token's string.
 _MASKED_ATTRIBUTES, _KEPT_ATTRIBUTES = [NORM, LEMMA, POS, TAG, MORPH], [SENT_START, ENT_IOB, ENT_TYPE]
-"""Attributes that earlier components may set and embedders may use. A masked token keeps only those of the second list,
-because the attributes in the first list reveal the token's string."""
 
 
 def explain(

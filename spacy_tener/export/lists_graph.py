@@ -20,11 +20,11 @@ from ..tagging import TagLayout
 from ..types import IntArray
 
 NO_WORD = -1
+# End of the code points that may have a simplified form. Higher planes contain no letters.
 _CODE_POINTS = 0x40000
-"""End of the code points that may have a simplified form. Higher planes contain no letters."""
 _LETTER_CLASS, _DIGIT_CLASS, _POINT_CLASS = 1, 2, 3
+# Penalty of a tag that is not allowed.
 _FORBIDDEN = -1e4
-"""Penalty of a tag that is not allowed."""
 
 
 def write_listed(

@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 Exportable = TenerNER | Lac
 METADATA_KEY = "tener"
+# Version of the inputs, outputs and metadata. Readers raise an error at a later version.
 FORMAT = 1
-"""Version of the inputs, outputs and metadata. Readers raise an error at a later version."""
 _LIBRARIES = "onnx", "onnxruntime"
+# The first major version of onnx that is not tested.
 _FIRST_UNTESTED = "2"
-"""The first major version of onnx that is not tested."""
 
 
 def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:

@@ -17,11 +17,11 @@ from typing import Any
 from ..errors import RemedyError
 from ..pages import Heading, make_page
 
+# Name of the npm package of ONNX Runtime for browsers.
 RUNTIME = "onnxruntime-web"
-"""Name of the npm package of ONNX Runtime for browsers."""
 TESTED_VERSION = "1.30.0"
+# Maximum number of characters that are predicted at once, which takes a browser about a second.
 MAX_CHARACTERS = 10_000
-"""Maximum number of characters that are predicted at once, which takes a browser about a second."""
 _SCRIPT, _WASM = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 _VERSION = re.compile(r"ONNX Runtime Web v([\w.-]+)")
 _EXPORTS = re.compile(r"\bexport ?\{([^{}]*)\};?\s*(//[^\n]*\s*)?$")

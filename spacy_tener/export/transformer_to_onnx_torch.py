@@ -30,17 +30,17 @@ from ..onnx.sources import make_encoder, onnx_encoder
 from ..pipeline.finding import found_entities
 from ..requirements import TRANSFORMER, add_requirements
 
+# Factories of components whose transformer is shared by other components.
 _SHARED = "transformer", "curated_transformer"
-"""Factories of components whose transformer is shared by other components."""
 Precision = Literal["float32", "int8"]
+# Settings that both embedders have in common.
 _SETTINGS = "pooling", "window", "overlap"
-"""Settings that both embedders have in common."""
+# The tested versions of packages for the conversion.
 EXPORTERS = {"torch": "2.13", "transformers": "4.53", "onnx": "1.23"}
-"""The tested versions of packages for the conversion."""
 _OPSET = 17
 _FEATURES = "features"
+# Tolerance of the features, relative to the largest absolute value of torch's features.
 _MAX_ERROR = 1e-3
-"""Tolerance of the features, relative to the largest absolute value of torch's features."""
 
 
 def to_onnx(nlp: Language, precision: Precision) -> None:

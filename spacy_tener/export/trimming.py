@@ -24,11 +24,11 @@ from ..pipeline.windows import tokens_of_views
 from ..types import IntArray
 
 _BATCH_SIZE = 256
+# Smaller tables are not trimmed, such as the tables of tags and radicals.
 MIN_TABLE_ROWS = 1000
-"""Smaller tables are not trimmed, such as the tables of tags and radicals."""
 
+# Frequency of the string of each row, for each table of each embedder. *Shape:* (rows,) each
 RowCounts = list[dict[str, IntArray]]
-"""Frequency of the string of each row, for each table of each embedder. *Shape:* (rows,) each"""
 
 
 def trim_rows(nlp: Language, texts: Iterable[str], *, min_count: int, half: bool, component: str | None = None) -> None:

@@ -21,10 +21,10 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
+# Scripts that all pages contain.
 SCRIPTS = ("strings.js", "parts.js")
-"""Scripts that all pages contain."""
+# Number of hues for the first labels, which are 45 degrees apart.
 FIRST_HUES = 8
-"""Number of hues for the first labels, which are 45 degrees apart."""
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 

@@ -27,14 +27,14 @@ from ..pipeline.tener_ner import TenerNER
 from .annotation_tools import Task
 
 BATCH = 256
+# Size of the pool of the most uncertain texts, as a multiple of the number of texts to choose.
 POOL = 20
-"""Size of the pool of the most uncertain texts, as a multiple of the number of texts to choose."""
 
 Profiles = NDArray[np.float32]
+# Number of dimensions of a profile.
 WIDTH = 1024
-"""Number of dimensions of a profile."""
+# Lengths of the character n-grams in profiles.
 ORDERS = (2, 3)
-"""Lengths of the character n-grams in profiles."""
 _VARIETY = 4
 _URL = re.compile(r"https?://\S+")
 _REPEATED = re.compile(r"(.{1,8}?)\1+", re.DOTALL)

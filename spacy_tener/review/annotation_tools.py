@@ -138,12 +138,12 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
     ]
 
 
+# The formats that `suggest` can write, by their names.
 TOOLS = {
     "doccano": Tool(doccano),
     "labelstudio": Tool(label_studio, labelling_interface),
     "prodigy": Tool(prodigy),
 }
-"""The formats that `suggest` can write, by their names."""
 
 
 def _metadata(task: Task) -> dict[str, Any]:

@@ -195,8 +195,8 @@ def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
     )
 
 
+# Key that marks a text with nested entities, in the data of a page and in a file of decisions.
 NESTED = "nested"
-"""Key that marks a text with nested entities, in the data of a page and in a file of decisions."""
 _REMEDY = (
     "Pass the file that was downloaded from the page of a review. The file of `suggest --format page` is converted by "
     "`spacy tener convert`."

@@ -37,8 +37,8 @@ from ..types import EntityOffsets
 
 FOLDS, DATA = "folds", "train.spacy"
 BATCH = 256
+# The gold entities and the found entities at one position of a text.
 EntityPair = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
-"""The gold entities and the found entities at one position of a text."""
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
     ]
 )
 
+# Python's thread switch interval in seconds. The default of 5 ms delays requests while another thread predicts.
 SWITCH_INTERVAL = 0.0005
-"""Python's thread switch interval in seconds. The default of 5 ms delays requests while another thread predicts."""
 
 
 def make_app(

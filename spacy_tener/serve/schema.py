@@ -156,6 +156,7 @@ class ServiceError(HTTPException):
         self.code = code
 
 
+# The error responses of a route, for the OpenAPI schema.
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": description}
     for status, description in {
@@ -167,7 +168,6 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         503: "Too many texts are in the queue. Retry-After contains the number of seconds to wait.",
     }.items()
 }
-"""The error responses of a route, for the OpenAPI schema."""
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:

@@ -49,8 +49,8 @@ class QueuedText:
         return self.cost
 
 
+# The entry that stops a worker. It sorts after all texts.
 _QUEUE_END = (2, 0, None)
-"""The entry that stops a worker. It sorts after all texts."""
 
 
 class Worker:

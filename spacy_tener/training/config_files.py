@@ -23,10 +23,10 @@ from thinc.api import Config
 from .. import renamed
 from ..errors import RemedyError
 
+# Folder of the configs for corpora.
 BASES = Path(__file__).parent / "configs"
-"""Folder of the configs for corpora."""
+# Folder of the overlays.
 OVERLAYS = BASES / "models"
-"""Folder of the overlays."""
 # Settings of spaCy's factory `ner` that `tener_ner` doesn't have.
 _NER_SETTINGS = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_density", "beam_update_prob"}
 _MIXED_CORPUS = "spacy_tener.MixedCorpus.v1"

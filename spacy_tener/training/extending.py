@@ -28,11 +28,11 @@ from .config_files import entries
 from .overlays import fill
 
 TRAIN, DEV = "train.spacy", "dev.spacy"
+# Number of folds of the new texts. One fold is the development set.
 _N_FOLDS = 10
-"""Number of folds of the new texts. One fold is the development set."""
+# Factor for the learning rate of the pipeline's own training. With a higher rate, scores on the present labels fall by
+# more than scores on the new labels rise.
 RATE_FACTOR = 0.3
-"""Factor for the learning rate of the pipeline's own training. With a higher rate, scores on the present labels fall by
-more than scores on the new labels rise."""
 
 
 @dataclass(frozen=True)

@@ -50,13 +50,13 @@ from .config_files import (
     renamed_argument,
 )
 
+# Name of the config file in the directory of a pipeline.
 CONFIG = "config.cfg"
-"""Name of the config file in the directory of a pipeline."""
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 COMPONENT = re.compile(r"\$\{(?P<key>components\.(?P<name>[^{}.]+)\.[^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
+# Maximum number of overlays whose other orders are tried if they don't work together. Each order takes about 0.3 s.
 _MAX_PERMUTED = 3
-"""Maximum number of overlays whose other orders are tried if they don't work together. Each order takes about 0.3 s."""
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
 _UNKNOWN_FUNCTION = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")

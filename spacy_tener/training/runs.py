@@ -40,8 +40,8 @@ _THREADS_VARIABLE = "OMP_NUM_THREADS"
 _TERMINATION_TIMEOUT = 10.0  # Seconds between SIGTERM and SIGKILL.
 
 
+# Function that is called with each line that a process prints.
 Echo = Callable[[str], object]
-"""Function that is called with each line that a process prints."""
 
 
 class StoppedError(Exception):
@@ -139,18 +139,18 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
 
 
 # Names in the directory of a run.
+# Directory of the selected pipeline.
 MODEL = DIR_MODEL_BEST
-"""Directory of the selected pipeline."""
+# Scores of the pipeline on the test set.
 METRICS_TEST = "metrics.json"
-"""Scores of the pipeline on the test set."""
+# Scores of the pipeline on the development set.
 METRICS_DEV = "metrics-dev.json"
-"""Scores of the pipeline on the development set."""
+# Log of all evaluations during the training run.
 LOG = "training.jsonl"
-"""Log of all evaluations during the training run."""
+# Output of all processes of the run.
 OUTPUT = "output.log"
-"""Output of all processes of the run."""
+# Score that must be in the log of a successful run.
 SCORE = "ents_f"
-"""Score that must be in the log of a successful run."""
 _LOGGER = "spacy_tener.JsonLinesLogger.v1"
 _MAX_MESSAGE = 300
 # These settings don't affect the result, so they may differ when a command resumes.

@@ -30,10 +30,10 @@ from ..pipeline.entities import offsets_of, read_entities
 from ..pipeline.finding import crf_pipes, known_labels, overlap_groups
 from ..types import EntityOffsets
 
+# Entities with a lower probability are ignored.
 MIN_PROBABILITY = 0.05
-"""Entities with a lower probability are ignored."""
+# Default minimum probability of annotation that is kept.
 DEFAULT_THRESHOLD = 0.51
-"""Default minimum probability of annotation that is kept."""
 
 BATCH = 256
 _SPANS_KEY = "tener_earlier"

