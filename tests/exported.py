@@ -50,6 +50,7 @@ LISTED_WORDS |= {
     "ＡI": "PRODUCT",
     "iPhone 15": "PRODUCT",
     "3.5": "NUM",
+    "OpenAI": "ORG",
 }
 # Words of entity lists with their labels. Some of the labels do not exist in any model.
 LISTED_WORDS |= {"5G": "PRODUCT", "né": "PER", "上 \t海": "GPE", "京\n北": "GPE", "😀\u200b😀": "EMOJI", "𠮷野": "PER"}
@@ -60,6 +61,7 @@ ENTITY_LIST_TEXTS = [
     *("他在北京大学读书", "京大学生在北京大楼", "王小明去了上海", "王小明明天去了上海", "哈哈哈哈哈哈哈哈", "哈" * 41),
     *("中國銀行和中国银行工作", "AI MAIL ＡＩ云AI云", "iPhone 15和iPhone 150", "13.5 3.5 3.50 3.5.2 ３．５", "5G与15G"),
     *("René né ne\u0301 né", "上 \t海上 海上\t海", "京\n北京北", "😀\u200b😀北京", "𠮷野家𠮷野", "大学大学大学"),
+    *("①AI云 OpenAI¹和OpenAI③", "②3.5元 3.5² 1，3.5 1．3.5"),
 ]
 NESTED_KEY = "sc"
 WINDOW = {"window": 24, "overlap": 5}

@@ -95,19 +95,19 @@ def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], siz
         advance,
     )
     firsts, ranks = (graph.ConcatFromSequence(parts, axis=0) for parts in (firsts, ranks))
-    cuts = graph.Concat(_cuts_word(graph, codes, starts, form_of), np.array([False]), axis=0)
+    cuts = graph.Concat(_cuts_word(graph, codes, starts), np.array([False]), axis=0)
     is_whole = graph.where_true(~(cuts[firsts] | cuts[firsts + sizes[ranks]]))
     return firsts[is_whole], ranks[is_whole]
 
 
-def _cuts_word(graph: Graph, codes: Value, starts: Value, form_of: dict[int, int]) -> Value:
+def _cuts_word(graph: Graph, codes: Value, starts: Value) -> Value:
     """Return a mask of characters at which no match may begin, because they are within a Latin word or a number.
 
     *Shape:* (characters,)
     """
     letters, digits, points = edge_classes()
     classes = np.where(digits, _DIGIT_CLASS, np.where(letters, _LETTER_CLASS, np.where(points, _POINT_CLASS, 0)))
-    class_of = {code: int(classes[min(form, classes.size - 1)]) for code, form in form_of.items()}
+    class_of = dict(enumerate(classes.tolist()))
     opens = graph.count_indices(starts, graph.size(codes)) > 0
     current = graph.lookup(codes, {code: number for code, number in class_of.items() if number}, 0)
     previous = graph.Where(opens, 0, graph.shift_right(current, 0))

@@ -286,7 +286,8 @@ def find_list_words(words: WordList, text: JoinedText, docs: IntArray) -> IntArr
     codes, tables = text.simplified.codes, [np.zeros((3, 0), dtype=np.int64)]
     for start, stop in _runs(docs, text.stops):
         table = words.trie.find(codes, start, stop)
-        tables.append(table[:, ~_cuts_word(codes, table[:2]).any(axis=0)])
+        # The original characters, because the simplified form of the numbers in '①AI' and 'AI²' is a digit.
+        tables.append(table[:, ~_cuts_word(text.codes, table[:2]).any(axis=0)])
     return np.concatenate(tables, axis=1)
 
 
@@ -307,10 +308,12 @@ def edge_classes() -> tuple[BoolArray, BoolArray, BoolArray]:
     """
     letters, digits, points = (np.zeros(_LAST_CODE + 1, dtype=bool) for _ in range(3))
     for code in chain.from_iterable(_SPACED):
-        character = chr(code)
-        letters[code] = character.isalnum() or unicodedata.category(character)[0] == "M"
-        digits[code] = character.isdecimal()
-    points[[ord(mark) for mark in ".,"]] = True
+        # Letters, marks and decimal digits. Superscript numbers have the category No: they are notes or exponents.
+        category = unicodedata.category(chr(code))
+        letters[code] = category[0] in "LM" or category == "Nd"
+        digits[code] = category == "Nd"
+    # The full-width comma separates clauses, not digits.
+    points[[ord(mark) for mark in ".,\N{FULLWIDTH FULL STOP}"]] = True
     return letters, digits, points
 
 

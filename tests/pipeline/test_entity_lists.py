@@ -98,6 +98,9 @@ def test_the_longest_word_wins_then_the_last_list_then_the_order_of_the_list(bla
         ("云海AI", "云海AI很好云海AIR", [0]),
         ("東京", "東京都", [0]),
         ("ＡＩ", "AI和ＡＩ", [0, 3]),
+        ("OpenAI", "OpenAI¹发布 ①OpenAI OpenAI② OpenAI3", [0, 11, 18]),
+        ("AI芯片", "①AI芯片 ⓐAI芯片 xAI芯片", [1, 7]),
+        ("50元", "②50元和450元 1，50元 3．50元", [1, 12]),
     ],
 )
 def test_a_word_does_not_cut_words_of_letters_and_numbers(
