@@ -238,6 +238,7 @@ def cross_entropy(
     possible: Tensor | None = None,
     *,
     under_annotation: Tensor | None = None,
+    sequence_weights: Tensor | None = None,
 ) -> Tensor:
     """Return the loss for knowledge distillation: the cross-entropy between the tag sequences of teacher and student.
 
@@ -252,9 +253,16 @@ def cross_entropy(
     possible (Tensor | None): Mask of the tags that the tag sequences can have. *Shape:* (tokens, tags)
     under_annotation (Tensor | None): Mask of the tags that agree with an annotation; restricts the teacher's
         distribution to it. For the teacher, entities with labels that it does not have are O. *Shape:* (tokens, tags)
+    sequence_weights (Tensor | None): Weight of each text in the sum. By default, all texts have the weight 1. *Shape:*
+        (texts,)
     """
     layout = student.layout
     emissions, weights = student.on_host(emissions)
+
+    def weighted_sum(values: Tensor) -> Tensor:
+        values = values.double()
+        return values.sum() if sequence_weights is None else values @ sequence_weights.double()
+
     of_teacher = torch.from_numpy(teacher.layout.within(layout))
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     teacher_scores = teacher_emissions.detach().to(scores)
@@ -267,11 +275,11 @@ def cross_entropy(
     features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
         allowed = possible if under_annotation is None else under_annotation
-        counts = torch.autograd.grad(grown.log_partition(scores, lengths, allowed).sum(), features)
+        counts = torch.autograd.grad(weighted_sum(grown.log_partition(scores, lengths, allowed)), features)
     expected = [
         (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
     ]
-    total = student.log_partition(emissions, lengths, possible).sum(dtype=torch.float64) - torch.stack(expected).sum()
+    total = weighted_sum(student.log_partition(emissions, lengths, possible)) - torch.stack(expected).sum()
     return total.to(counts[0].dtype)
 
 

@@ -52,7 +52,7 @@ MIN_ALTERNATIVE = 0.01
 # The mask for models without a mask token: the last private-use code point, which no table or lexicon contains.
 UNKNOWN_CHARACTER = "\U0010fffd"
 # Number of units on each side of an entity that are masked if a Doc is longer than a window.
-# 
+#
 # Each masked unit takes a prediction, and distant units have little influence.
 REACH = 20
 # Probabilities are clipped to this distance from 0 and 1, so that their log-odds are finite.

@@ -1,16 +1,19 @@
 """A trained pipeline as a teacher: the loss against brute force, and students that learn from it without annotation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import spacy
 import torch
 from spacy.training import Example
-from test_loss import LENGTH, PATHS, random_scores, weights_of
+from test_loss import LENGTH, PATHS, random_scores, target, weights_of
 
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.learning.distillation import load_teacher
 from spacy_tener.pipeline.learning.learn_torch import distillation_loss
+from spacy_tener.pipeline.tags import UNKNOWN
 from spacy_tener.pipeline.units import view_of
 
 
@@ -23,14 +26,30 @@ def crfs():
     return layers
 
 
-def test_the_loss_is_the_cross_entropy_of_all_readings(crfs):
+def test_loss_is_the_weighted_cross_entropy_over_all_tag_sequences(crfs):
     student, teacher = crfs
     scores, soft = map(torch.from_numpy, random_scores(LENGTH, LENGTH))
-    wanted = weights_of(teacher, soft, PATHS).detach().softmax(0)
-    expected = -(wanted * weights_of(student, scores, PATHS).detach().log_softmax(0)).sum()
-    for texts in (1, 2):
-        loss = distillation_loss(student, teacher, torch.cat([scores] * texts), [soft.numpy()] * texts, [None] * texts)
-        assert float(loss.detach()) == pytest.approx(texts * float(expected), rel=1e-4)
+    probabilities = weights_of(teacher, soft, PATHS).detach().softmax(0)
+    expected = -(probabilities * weights_of(student, scores, PATHS).detach().log_softmax(0)).sum()
+    for weights in ([1.0], [1.0, 1.0], [0.5], [2.0, 0.0], [0.25, 0.5]):
+        targets = [replace(target([UNKNOWN] * LENGTH), weight=weight) for weight in weights]
+        n = len(weights)
+        loss = distillation_loss(student, teacher, torch.cat([scores] * n), [soft.numpy()] * n, targets)
+        assert float(loss.detach()) == pytest.approx(sum(weights) * float(expected), rel=1e-4)
+
+
+def test_gradient_of_a_text_is_proportional_to_its_weight(crfs):
+    student, teacher = crfs
+    scores, soft = random_scores(LENGTH, LENGTH)
+
+    def gradient(weight):
+        emissions = torch.from_numpy(scores.copy()).requires_grad_(True)
+        part = replace(target([UNKNOWN] * LENGTH), weight=weight)
+        distillation_loss(student, teacher, emissions, [soft], [part]).backward()
+        return emissions.grad
+
+    torch.testing.assert_close(gradient(0.5), 0.5 * gradient(1.0))
+    assert not gradient(0.0).any()
 
 
 @pytest.fixture

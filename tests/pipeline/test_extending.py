@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import spacy
@@ -13,7 +15,7 @@ from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import RemedyError
 from spacy_tener.pipeline.learning.distillation import load_teacher
 from spacy_tener.pipeline.learning.learn_torch import batch_loss, completion_loss
-from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS, make_targets
+from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS, IncorrectSpan, make_targets
 from spacy_tener.pipeline.windows import Window
 from spacy_tener.tagging import TagLayout
 
@@ -84,6 +86,29 @@ def test_a_teacher_completes_annotation_by_its_distribution_under_it(partly):
     gold = float(batch_loss(student, emissions, [full]).detach())
     both = completion_loss(student, teacher, torch.cat([emissions] * 2), [taught.numpy()] * 2, [part, full])
     assert float(both.detach()) == pytest.approx(float(expected) + gold, rel=1e-4)
+    for weight in (0.5, 0.0):
+        loss = completion_loss(student, teacher, emissions, [taught.numpy()], [replace(part, weight=weight)])
+        assert float(loss.detach()) == pytest.approx(weight * float(expected), rel=1e-4)
+
+
+def test_negative_examples_count_where_a_teacher_completes_the_annotation(partly):
+    """The first unit is not an entity of the old label."""
+    student, teacher = random_crf(2), random_crf(1)
+    emissions, soft = torch.randn(LENGTH, BOTH.n_tags), torch.randn(LENGTH, OLD.n_tags).numpy()
+    part = partly("NEW")
+    paths = all_paths(BOTH, LENGTH)
+    new_tags = [block.start + 1 for block in (BOTH.begin, BOTH.single, BOTH.end, BOTH.inside)]
+    agrees = (paths[:, list(NEW_ENTITY)] == list(NEW_ENTITY.values())).all(axis=1)
+    agrees &= ~np.isin(paths[:, [0, 3]], new_tags).any(axis=1)
+    paths = paths[agrees]
+    probabilities = scores_of(student, emissions, paths).softmax(0)
+    probability = float(probabilities[torch.from_numpy(paths[:, 0] == BOTH.single.start)].sum())
+    without = completion_loss(student, teacher, emissions, [soft], [part])
+    with_span = replace(part, incorrect=[IncorrectSpan(0, 1, 0)])
+    for weight in (1.0, 0.5):
+        loss = completion_loss(student, teacher, emissions, [soft], [replace(with_span, weight=weight)])
+        expected = weight * (float(without.detach()) - np.log1p(-probability))
+        assert float(loss.detach()) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_text_annotated_for_all_labels_has_none_open(partly):

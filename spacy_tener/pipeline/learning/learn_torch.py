@@ -47,7 +47,7 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
     possible = join_masks([target.possible for target in targets], lengths, crf.layout.n_tags)
-    weights = torch.tensor([target.weight for target in targets], dtype=torch.float64)
+    weights = _weights(targets)
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
         return losses @ weights.to(losses.dtype)
@@ -57,6 +57,10 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     if any(target.incorrect for target in targets):
         loss = loss + _incorrect_span_loss(crf, emissions, allowed, targets)
     return loss
+
+
+def _weights(targets: Sequence[Target]) -> Tensor:
+    return torch.tensor([target.weight for target in targets], dtype=torch.float64)
 
 
 def _allowed_tags(targets: Sequence[Target], possible: Mask | None, layout: TagLayout) -> Mask:
@@ -108,21 +112,31 @@ def _clamp_tags(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
 
 
 def distillation_loss(
-    student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], masks: Sequence[Mask | None]
+    student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], targets: Sequence[Target]
 ) -> Tensor:
-    """Return the cross-entropy between the distributions of teacher and student over tag sequences, summed over texts.
+    """Return the weighted sum of the cross-entropies between the distributions of teacher and student over the tag
+    sequences of each text.
 
     student (CRF): The CRF of the student.
     teacher (CRF): The CRF of the teacher. Its labels are the first labels of the student.
     emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, depth * tags)
     soft_targets (Sequence[SoftTarget]): The teacher's emissions of each text.
-    masks (Sequence[Mask | None]): The tags that the texts allow, first for all texts at depth 0.
+    targets (Sequence[Target]): Targets with the weight of each text and the tags that it allows, first for all texts at
+        depth 0.
     """
     depth = emissions.shape[1] // student.layout.n_tags
     lengths = [len(scores) for scores in soft_targets] * depth
-    possible = join_masks(masks, lengths, student.layout.n_tags)
+    possible = join_masks([target.possible for target in targets], lengths, student.layout.n_tags)
     scores = split_depths(torch.from_numpy(np.concatenate(soft_targets)), depth)
-    return cross_entropy(teacher, scores, student, split_depths(emissions, depth), lengths, tensor(possible))
+    return cross_entropy(
+        teacher,
+        scores,
+        student,
+        split_depths(emissions, depth),
+        lengths,
+        tensor(possible),
+        sequence_weights=_weights(targets),
+    )
 
 
 def completion_loss(
@@ -156,8 +170,17 @@ def completion_loss(
         scores = torch.from_numpy(np.concatenate([soft_targets[i] for i in completed]))
         concatenated = torch.cat([rows[i] for i in completed])
         loss = loss + cross_entropy(
-            teacher, scores, student, concatenated, sizes, tensor(possible), under_annotation=tensor(allowed)
+            teacher,
+            scores,
+            student,
+            concatenated,
+            sizes,
+            tensor(possible),
+            under_annotation=tensor(allowed),
+            sequence_weights=_weights(parts),
         )
+        if any(part.incorrect for part in parts):
+            loss = loss + _incorrect_span_loss(student, concatenated, allowed, parts)
     return loss
 
 
@@ -182,7 +205,8 @@ def learn(
     """
     batcher = WindowBatcher.of(model, settings, training=True)
     counted = [
-        any(target.has_loss for target in parts) or (teacher is not None and len(parts[0].view) > 0)
+        any(target.has_loss for target in parts)
+        or (teacher is not None and len(parts[0].view) > 0 and parts[0].weight > 0.0)
         for parts in targets
     ]
     if not batcher.listens:
@@ -204,8 +228,7 @@ def learn(
         scores = [soft_targets[part.index][part.window.start : part.window.end] for part in batch]
         if teacher.only_missing_labels:
             return completion_loss(layer, teacher.crf, emissions, scores, parts)
-        masks = [part.possible for part in parts]
-        loss = teacher.weight * distillation_loss(layer, teacher.crf, emissions, scores, masks)
+        loss = teacher.weight * distillation_loss(layer, teacher.crf, emissions, scores, parts)
         if teacher.weight < 1.0 and any(part.has_loss for part in parts):
             loss = loss + (1.0 - teacher.weight) * batch_loss(layer, emissions, parts)
         return loss
