@@ -24,7 +24,16 @@ from spacy.language import Language
 from ..embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
 from ..features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
 from ..nn.graph import Graph, Value
-from ..pipeline.units import LINE_BREAK, SENTENCE_ENDS, SPACE, TEXT, View, is_latin_letter, unit_types_of
+from ..pipeline.units import (
+    LINE_BREAK,
+    SENTENCE_ENDS,
+    SPACE,
+    TEXT,
+    View,
+    is_latin_letter,
+    is_letter_or_digit,
+    unit_types_of,
+)
 from ..types import BoolArray, IntArray
 
 # All white space and ornaments have smaller code points.
@@ -120,6 +129,10 @@ def _unit_types() -> dict[int, int]:
 def sentence_ends(graph: Graph, units: UnitValues) -> Value:
     """Return a mask of units that end a sentence, as `DocView.sentence_ends` of the pipeline. *Shape:* (units,)"""
     is_mark = graph.lookup(units.codes, {ord(mark): 1 for mark in SENTENCE_ENDS}, 0) > 0
+    characters = np.flatnonzero(is_letter_or_digit(np.arange(_TYPED_CODES, dtype=np.uint32))).tolist()
+    continues = (graph.lookup(units.codes, dict.fromkeys(characters, 1), 0) > 0) & _follows_directly(graph, units)
+    before_character = graph.Concat(continues[1:], np.array([False]), axis=0)[: graph.size(units.codes)]
+    is_mark = is_mark & ~(graph.Equal(units.codes, ord(".")) & before_character)
     return (is_mark & ~units.is_long_space) | (units.is_long_space & graph.Equal(units.unit_types, LINE_BREAK))
 
 
@@ -135,11 +148,16 @@ def word_neighbours(graph: Graph, units: UnitValues) -> Value:
 
     The numbers are those of `pipeline.units.letter_neighbours`.
     """
+    joined = (joined_letters(graph, units.codes) & _follows_directly(graph, units)).to(np.int64)
+    return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
+
+
+def _follows_directly(graph: Graph, units: UnitValues) -> Value:
+    """Return a mask of units that directly follow another unit of the same text. *Shape:* (units,)"""
     # Two units are not adjacent if there is a space between them that belongs to no unit.
     is_next = graph.Equal(units.starts - graph.shift_right(units.starts, -1), 1)
     begins = graph.count_indices(graph.starts(units.lengths), graph.size(units.codes)) > 0
-    joined = (joined_letters(graph, units.codes) & is_next & ~begins).to(np.int64)
-    return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
+    return is_next & ~begins
 
 
 def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dict[str, int], dict[int, int]]:

@@ -55,10 +55,13 @@ _LATIN = (
     *((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x24F), (0x300, 0x36F)),
     *((0x1E00, 0x1EFF), (0xFF21, 0xFF3A), (0xFF41, 0xFF5A)),
 )
+_DIGITS = ((0x30, 0x39), (0xFF10, 0xFF19))
 # Characters that may end a sentence, used to split long documents.
 SENTENCE_ENDS = "。！？!?；;…\n."
 _SENTENCE_END_CODES = np.array(sorted(map(ord, SENTENCE_ENDS)), dtype=np.uint64)
 _SENTENCE_END_ORTHS = np.array(sorted(map(get_string_id, SENTENCE_ENDS)), dtype=np.uint64)
+_FULL_STOP = "."
+_FULL_STOP_ORTH = np.uint64(get_string_id(_FULL_STOP))
 _EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
 # Ids of token attributes that earlier components set and a model may embed. HEAD is left out, because the head of a
 # token may be outside the window.
@@ -134,6 +137,14 @@ def unit_types_of(codes: CodePoints) -> IntArray:
 def is_latin_letter(codes: CodePoints) -> BoolArray:
     """Return a mask of letters of Latin scripts and their combining accents. *Shape:* (characters,)"""
     return _is_within(codes, _LATIN)
+
+
+def is_letter_or_digit(codes: CodePoints) -> BoolArray:
+    """Return a mask of Latin letters and digits. *Shape:* (characters,)
+
+    A full stop directly before one of these characters does not end a sentence, as in "3.14" or "U.S.".
+    """
+    return is_latin_letter(codes) | _is_within(codes, _DIGITS)
 
 
 def word_continuations(codes: CodePoints) -> BoolArray:
@@ -255,6 +266,10 @@ class TokenView(_View):
     def sentence_ends(self) -> BoolArray:
         """Return a mask of the units that may end a sentence. *Shape:* (units,)"""
         _, ends = search(_SENTENCE_END_ORTHS, self.columns[:, 0])
+        stops = (self.columns[:, 0] == _FULL_STOP_ORTH) & (self.columns[:, 1] == 0)
+        for i in np.flatnonzero(stops[:-1]).tolist():
+            next_code = np.array([ord(self.doc[i + 1].text[0])])
+            ends[i] = not is_letter_or_digit(next_code)[0]
         if self.doc.has_annotation(IS_SPACE):
             # White space with a line break is a single token, for example an empty line or the indentation of the next
             # line.
@@ -347,6 +362,7 @@ class CharacterView(_View):
 
     def sentence_ends(self) -> BoolArray:
         _, ends = search(_SENTENCE_END_CODES, self._codes)
+        ends[:-1] &= (self._codes[:-1] != ord(_FULL_STOP)) | ~is_letter_or_digit(self._codes[1:])
         starts = self._starts[self.doc.to_array(SENT_START) == 1]
         ends[starts[starts > 0] - 1] = True
         return ends

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import spacy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnxruntime import InferenceSession, SessionOptions
 
+from spacy_tener.export.code_points import read_units, sentence_ends
 from spacy_tener.export.window_batches import Windows, cut_at_sentences, cut_evenly
 from spacy_tener.features.subwords import overlapping_windows
 from spacy_tener.nn.graph import Graph, Value
+from spacy_tener.pipeline.units import view_of
 from spacy_tener.pipeline.windows import Window, cut_windows
 
 LENGTHS = st.lists(st.integers(0, 150), min_size=1, max_size=60)
@@ -86,3 +89,25 @@ def test_graph_and_pipeline_cut_evenly_at_the_same_positions(lengths, overlap, e
         np.zeros(0, dtype=bool),
     )
     assert found == joined(expected, lengths)
+
+
+@settings(deadline=None, max_examples=60)
+@given(texts=st.lists(st.text(st.sampled_from("aé.9９ \n\t。京;"), max_size=12), min_size=1, max_size=5))
+def test_graph_and_pipeline_find_the_same_sentence_ends(texts: list[str]) -> None:
+    nlp = spacy.blank("zh")
+    for view in ("tokens", "characters"):
+        views = [view_of(nlp(text), view) for text in texts]
+        graph = Graph()
+        codes, lengths = graph.input("codes", np.int64, "characters"), graph.input("lengths", np.int64, "texts")
+        ends = sentence_ends(graph, read_units(graph, codes, lengths, view))
+        options = SessionOptions()
+        options.intra_op_num_threads = 1
+        model = graph.model({"ends": (ends, np.bool_, ["units"])}).SerializeToString()
+        session = InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        inputs = {
+            "codes": np.array(list(map(ord, "".join(texts))), dtype=np.int64),
+            "lengths": np.array(list(map(len, texts)), dtype=np.int64),
+        }
+        [found] = session.run(None, inputs)
+        expected = [is_end for one in views for is_end in (one.sentence_ends() if len(one) else ())]
+        assert found.tolist() == expected

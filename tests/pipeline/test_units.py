@@ -186,6 +186,27 @@ def test_sentence_ends_are_seen_in_both_views(vocab):
     assert np.flatnonzero(CharacterView(doc).sentence_ends()).tolist() == [2, 5, 9]
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("3.14", []),
+        ("in the U.S. today.", [10, 17]),
+        ("a. b.c. d", [1, 6]),
+        ("他来了.我走了.", [3, 7]),
+        ("３.１４.", [4]),
+        (".", [0]),
+    ],
+)
+def test_a_full_stop_before_a_letter_or_digit_ends_no_sentence(text, expected):
+    doc = spacy.blank("zh")(text)
+    tokens = TokenView(doc)
+    assert [tokens.char_span(i, i + 1)[0] for i in np.flatnonzero(tokens.sentence_ends())] == expected
+    assert np.flatnonzero(CharacterView(doc).sentence_ends()).tolist() == expected
+    spaces = [False] * len(text)
+    characters = TokenView(Doc(doc.vocab, words=list(text), spaces=spaces))
+    assert np.flatnonzero(characters.sentence_ends()).tolist() == expected
+
+
 @pytest.mark.parametrize("between", ["\n", "\n\n", "\r\n", "\n\u3000\u3000", " \n"])
 def test_a_line_ends_a_sentence_whatever_white_space_is_beside_its_break(between):
     doc = spacy.blank("zh")(f"张三 李四{between}王五")
