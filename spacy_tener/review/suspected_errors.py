@@ -26,6 +26,7 @@ from thinc.api import Config
 from ..corpora.docs import write_docs
 from ..corpora.folds import assign_folds
 from ..errors import RemedyError
+from ..nn.run import use_gpu
 from ..pipeline.decoding import likelihoods
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..pipeline.finding import PipelineNER, crf_pipes
@@ -341,6 +342,8 @@ def cross_train(
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise
+    # Only now, because the memory that this process takes on the GPU would be missing in the training runs.
+    use_gpu(validation.gpu_id)
     for fold in range(validation.folds):
         docs = [(number, doc) for number, doc in enumerate(validation.docs) if folds[number] == fold]
         yield from find_suspected_errors(spacy.load(validation.folder(fold) / MODEL), docs)

@@ -16,7 +16,8 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy_tener.cli._common import write_pipeline
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.export.onnx_model import export_model
-from spacy_tener.review.suspected_errors import cross_validation, fold_run
+from spacy_tener.review import suspected_errors
+from spacy_tener.review.suspected_errors import cross_train, cross_validation, fold_run
 from spacy_tener.training.extending import RATE_FACTOR, plan_extension
 
 OTHERS: dict[str, Any] = {
@@ -186,3 +187,20 @@ def test_trainings_of_a_review_have_all_settings_of_the_config(tmp_path: Path) -
     assert holds(run.config["training"], {**config["training"], "patience": 3})
     assert holds(run.config["corpora"], config["corpora"])
     assert run.options[-2:] == ["--code", str(code)]
+
+
+def test_models_of_folds_predict_on_the_gpu_that_trained_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnGPUError(Exception):
+        pass
+
+    def use_gpu(gpu_id: int) -> None:
+        raise OnGPUError(gpu_id)
+
+    monkeypatch.setattr(suspected_errors, "is_trained", lambda run: True)
+    monkeypatch.setattr(suspected_errors, "use_gpu", use_gpu)
+    dev = tmp_path / "dev.spacy"
+    save_corpus(dev, TEXTS)
+    docs = [shared("tener_ner").make_doc(text) for text in ("北京", "上海")]
+    validation = cross_validation("weibo", docs, tmp_path, 2, dev=dev, settings=[], gpu_id=1, code=None)
+    with pytest.raises(OnGPUError, match="1"):
+        list(cross_train(validation, begun=lambda fold, trained: None))
