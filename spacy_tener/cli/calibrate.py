@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -51,7 +51,7 @@ def calibrate_cli(
 
     With --precision 0.9, also sets the lowest thresholds above which 90 % of the entities are correct, for each label
     or group of labels, at the confidence level of --confidence and for similar texts. Labels that cannot reach this
-    precision keep their threshold. Requires scipy (extra `train`).
+    precision get no threshold. Requires scipy (extra `train`).
     """
     check_new(output, force)
     if precision is None:
@@ -74,7 +74,7 @@ def calibrate_cli(
     _print_errors(series, f"{test}" if test else f"{data}, cross-validated")
     if precision is not None:
         fitted, thresholds = new_thresholds(pipe, outcomes, temperature, precision, confidence)
-        _print_thresholds(fitted, thresholds, precision, confidence)
+        _print_thresholds(fitted, precision, confidence)
         changes["threshold"] = thresholds
         if tested is not None:
             is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
@@ -97,9 +97,7 @@ def _print_errors(series: Series, source: str) -> None:
     msg.table(rows, header=(source, "ECE", "Brier", "NLL", "Entities"), aligns=("l", *"rrrr"), divider=True)
 
 
-def _print_thresholds(
-    fitted: Sequence[Threshold], thresholds: Mapping[str, float], precision: float, confidence: float
-) -> None:
+def _print_thresholds(fitted: Sequence[Threshold], precision: float, confidence: float) -> None:
     """Print the thresholds in a table, and warn about labels without one."""
     rows = [
         (
@@ -111,10 +109,10 @@ def _print_thresholds(
         for group in fitted
     ]
     msg.table(rows, header=("Label", "Threshold", "Kept", "Correct"), aligns=("l", *"rrr"), divider=True)
-    unmet = [f"{label} ({thresholds[label]:g})" for group in fitted if group.value is None for label in group.labels]
+    unmet = [label for group in fitted if group.value is None for label in group.labels]
     if unmet:
         msg.warn(
-            f"Too few correct entities for a precision of {precision}. These labels keep their thresholds: "
+            f"Too few correct entities for a precision of {precision}. These labels have no threshold: "
             + ", ".join(unmet),
             "Annotate more texts, or use a lower precision.",
         )

@@ -261,7 +261,8 @@ def new_thresholds(
 ) -> tuple[list[Threshold], dict[str, float]]:
     """Return the fitted thresholds, and the resulting threshold for each label.
 
-    A label without a fitted threshold keeps its present threshold. Raise an error if no threshold can be fitted.
+    The threshold of a label is 0 if no threshold can be fitted for the label. Its present threshold is not kept, since
+    it refers to probabilities at another temperature. Raise an error if no threshold can be fitted for any label.
 
     precision (float): The required precision.
     confidence (float): The required confidence that the precision is reached.
@@ -274,10 +275,8 @@ def new_thresholds(
             f"{found} are not enough to ensure --precision {precision}; nothing was saved",
             "Annotate more texts, or set a lower precision.",
         )
-    thresholds = dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True))
-    return fitted, thresholds | {
-        label: group.value for group in fitted for label in group.labels if group.value is not None
-    }
+    fitted_thresholds = {label: group.value for group in fitted for label in group.labels if group.value is not None}
+    return fitted, dict.fromkeys(pipe.labels, 0.0) | fitted_thresholds
 
 
 def fit_thresholds(
