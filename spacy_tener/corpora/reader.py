@@ -1,5 +1,7 @@
 """Read corpus files in all supported formats.
 
+`CorpusReader` detects the format of a file, and iterates over its sentences or texts:
+
     reader = CorpusReader("train.char.bmes")
     for sentence in reader:
         print(sentence.tokens, sentence.spans)
