@@ -85,12 +85,12 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a command.
 
-    The decorator catches errors with a remedy. The command prints such an error without a traceback and ends with exit
-    status 1 or 2.
+    If the function raises a RemedyError, the command prints the error without a traceback and ends with exit status 1
+    or 2.
 
     name (str): Name of the command.
     stopped (str): Message to print if the user stops the command with Ctrl-C.
-    prints_result (bool): Whether the function returns a tuple: the text for standard output, and the exit status. In
+    prints_result (bool): Whether the function returns a tuple of the text for standard output and the exit status. In
         this case, all messages are printed to standard error, so that the output can be piped.
     group (typer.Typer): Group of commands to add the command to.
     **settings (Any): Additional arguments for typer's `command`.
@@ -224,12 +224,13 @@ def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
 
 
 def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
-    """Return an iterator over the same records. Raises a RemedyError if there are no records.
+    """Check that there is at least one record. Raises a RemedyError otherwise.
 
-    The first record is read immediately, so that the error is raised before the iterator is used.
+    The first record is read immediately, so that the error is raised before any other work is done.
 
     records (Iterator[Record]): Texts with their metadata.
     inputs (Sequence[str]): Paths of the inputs, for the error message.
+    RETURNS (Iterator[Record]): All records, including the first.
     """
     first = next(records, None)
     if first is None:
@@ -256,11 +257,11 @@ def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remed
 
 
 def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
-    """Return those of the given options that the command line contains.
+    """Check which options the user specified on the command line.
 
     ctx (typer.Context): Context of the command.
-    arguments (Collection[str]): Options to look for, as argument names of the command's function.
-    RETURNS (list[str]): Names of the options, such as `--limit`.
+    arguments (Collection[str]): Options to check, as argument names of the command's function.
+    RETURNS (list[str]): Names of the specified options, such as `--limit`.
     """
     return [
         parameter.opts[0]

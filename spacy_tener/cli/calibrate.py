@@ -50,10 +50,10 @@ def calibrate_cli(
     error (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
     probability thresholds are removed.
 
-    With --precision 0.9, the command also sets probability thresholds for each label or group of labels. A threshold is
-    the lowest probability at which 90 % of the entities above it are correct, with the confidence level --confidence.
-    This applies to texts similar to DATA. Labels that cannot reach the precision keep their previous threshold.
-    Requires scipy (extra `train`).
+    With --precision 0.9, the command also sets a probability threshold for each label or group of labels. The threshold
+    is as low as possible, but at least 90 % of the entities above it are correct. In texts similar to DATA, this
+    precision is reached with the confidence level --confidence. Labels that cannot reach the precision keep their
+    previous threshold. Requires scipy (extra `train`).
     """
     check_new(output, force)
     if precision is None:

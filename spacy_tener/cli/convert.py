@@ -26,7 +26,7 @@ from ._common import (
 
 _COLUMN_HELP = "Number of the column with the {}, from 1, or from -1 for the last"
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
-# Options that only apply to some formats, with these formats.
+# Formats that support an option. Options that are not listed apply to all formats.
 _USED_BY = {
     "overlap": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,

@@ -99,7 +99,7 @@ def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
 def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
     """Replace each `tener_ner` in a config with spaCy's `ner`.
 
-    `spacy debug data` uses only the name of the factory, so that the settings of `ner` don't matter.
+    The settings of `ner` don't matter, because `spacy debug data` only uses the name of the factory.
 
     config (Config): Training config, which is changed in place.
     load (Callable[[str], Language]): Function that loads a pipeline, for components with `source`.

@@ -45,11 +45,11 @@ def export_cli(
     """Export a pipeline to a single ONNX file that processes raw text.
 
     ONNX Runtime computes the same entities and probabilities as the pipeline, in a browser, in Node, or in Python
-    without spaCy. The input of the ONNX graph are the code points of texts.
+    without spaCy. The ONNX graph takes the code points of texts as input.
 
     Only pipelines that process characters can be exported: `lac`, and TENER or GRN with embeddings of characters and
     bigrams, optionally with LAC features. Pipelines with words or subword tokens cannot be exported. Distill such a
-    pipeline into a character-based pipeline with the overlay `distilled`. Components `entity_lists` before the
+    pipeline into a character-based pipeline with the overlay `distilled`. `entity_lists` components that precede the
     `tener_ner` are exported, too.
 
     The command compares the entities of the ONNX file with those of the pipeline. The comparison uses --texts, or texts
@@ -74,8 +74,8 @@ def export_cli(
     lists = entity_lists(nlp)
     finders = [name for name in entity_finders(nlp) if name != pipe.name and name not in lists]
     msg.warn_list("Not exported: components that predict other entities", finders)
-    # A named entity list only applies to Docs that select it. An exported model has no Docs, so it cannot use named
-    # lists.
+    # An entity list with a name only applies to Docs that select this name. An exported model has no Docs, so lists
+    # with names are not exported.
     msg.warn_list("Not exported: named word lists", [name for found in lists.values() for name in found.names])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
     read = list(stream_texts(texts)) if texts else sample_texts(nlp, pipe.name)

@@ -66,7 +66,8 @@ def silver_cli(
     entities get the probability 1.
 
     Each line of a text file is one text. Each record of JSONL, CSV or a .spacy file is one text, and its id is kept. To
-    train on the output, use `spacy.Corpus.v1`. To combine it with gold annotation, use `spacy_tener.MixedCorpus.v1`.
+    train on the output, use `spacy.Corpus.v1`. To combine the output with gold annotation, use
+    `spacy_tener.MixedCorpus.v1`.
 
     If the command is stopped, run it again to resume after the last complete file. You cannot resume if the pipelines
     or the texts have changed, or if the texts come from standard input.

@@ -69,8 +69,8 @@ def suggest_cli(
     page for annotation in a browser. Without --format, the suffix of the output determines the format: .jsonl for
     doccano, .json for Label Studio, .html for the page.
 
-    With blank:zh as MODEL, texts are selected without a pipeline. They differ from each other and contain no
-    predictions.
+    With blank:zh as MODEL, texts are selected without a trained pipeline. The selected texts differ from each other,
+    but the output contains no predictions.
     """
     if format is None and (format := BY_ENDING.get(output.suffix)) is None:
         remedy = f"Set --format to one of: {', '.join((*TOOLS, ANNOTATION_PAGE))}."

@@ -136,7 +136,7 @@ class Event(Enum):
     NOT_A_CORPUS = "Files in directories that are not corpora, left out"
 
 
-# Function that counts an event in the current record. The second argument is a description for the report.
+# Signature of a function that counts a correction or omission. The second argument describes the event, for the report.
 Note = Callable[[Event, str], object]
 
 
@@ -195,7 +195,7 @@ class Notes:
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
     def update(self, notes: Notes) -> None:
-        """Add the counts and examples of another log."""
+        """Add the counts and examples of another `Notes` object."""
         self.counts.update(notes.counts)
         for event, examples in notes.examples.items():
             total = self.examples.setdefault(event, [])
@@ -294,7 +294,9 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
 
 
 def _check_span(span: EntitySpan, text: str) -> EntitySpan:
-    """Return the entity. Raises a RecordError if its offsets, its label or its quoted text are invalid."""
+    """Validate the offsets, label and quoted text of an entity, and return the entity. Raises a RecordError if
+    invalid.
+    """
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
@@ -338,16 +340,16 @@ def _describe_span(span: EntitySpan, text: str) -> str:
 
 
 def check_offset(value: object) -> int:
-    """Return the value. Raises a RecordError if it isn't an integer."""
+    """Check that an offset in a JSON file is an integer, and return the offset. Raises a RecordError otherwise."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise RecordError(f"an offset is not an integer: {excerpt(value)}", SEE_HELP)
     return value
 
 
 def expect(value: object, expected_type: type[_T], name: str, shape: str) -> _T:
-    """Return the value. Raises a RecordError if it doesn't have the expected type.
+    """Check that a value in a JSON file has the expected type, and return the value. Raises a RecordError otherwise.
 
-    value (object): Value from a JSON file.
+    value (object): Value to check.
     expected_type (type): Expected type.
     name (str): Name of the value for the message, such as `'text'`.
     shape (str): Description of the type for the message, such as `a string`.

@@ -59,7 +59,7 @@ _TEXT_COMMENT = "# text = "
 # position where possible: `310` is the character 3 at position 10.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
 _SPACES = re.compile(" +")
-# A column contains token numbers or positions if at least this fraction of its values are in sequence.
+# A column contains token numbers or positions if at least this fraction of its values are consecutive.
 _MIN_REGULAR = 0.95
 
 
@@ -95,8 +95,8 @@ class TagReader:
     def scheme(self) -> str | None:
         """Return the tag scheme that matches the tags read so far, or None if there were no entity tags.
 
-        Prefixes determine the scheme. IOB1 and IOB2 have the same prefixes, so the scheme with fewer repairs is
-        returned.
+        The scheme is determined by the prefixes of the tags. IOB1 and IOB2 have the same prefixes, so the scheme with
+        fewer repairs is returned.
         """
         if not self._prefixes and len(self._candidates) > 1:
             return None
@@ -176,7 +176,7 @@ class TagReader:
         return letter, label
 
     def _exclude_schemes(self, letter: str, tag: str, line: int) -> None:
-        """Remove the schemes that don't contain a prefix from the candidates for the tag scheme.
+        """Exclude all candidate tag schemes that don't contain a given prefix.
 
         Raises a RecordError if no candidate is left.
         """

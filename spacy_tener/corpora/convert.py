@@ -133,7 +133,7 @@ class ConversionReport:
 
     @property
     def entities(self) -> int:
-        """Return the number of entities with any label."""
+        """Return the total number of entities."""
         return self.labels.total()
 
 

@@ -19,7 +19,8 @@ from ..errors import InputError, RemedyError
 from ..files import write_bytes
 from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
-# Function that counts an event. The arguments are the type, a description and the line number.
+# Signature of a function that counts a correction or omission. The arguments are the type of the event, a description
+# and the line number.
 LineNote = Callable[[Event, str, int], None]
 
 # Key in `doc.spans` for negative examples, which are spans that an annotator rejected. spaCy and Prodigy use the same
@@ -104,9 +105,9 @@ def _overlapping_tokens(doc: Doc, char_ranges: Sequence[tuple[int, int]]) -> set
 
 
 def _set_entities(doc: Doc, entities: list[Span], missing: set[int]) -> None:
-    """Set `doc.ents`. Tokens outside of entities are O.
+    """Set `doc.ents`. Tokens outside of entities are O or have missing annotation.
 
-    missing (set[int]): Indices of tokens with missing annotation instead of O. Tokens in entities are ignored.
+    missing (set[int]): Indices of tokens with missing annotation. Tokens inside entities are skipped.
     """
     missing = missing.difference(*(range(span.start, span.end) for span in entities))
     doc.set_ents(entities, missing=[doc[index : index + 1] for index in sorted(missing)], default="outside")
@@ -146,8 +147,8 @@ def serialize_like(like: DocBin, docs: Iterable[Doc]) -> bytes:
 def write_docs(path: Path, docs: Iterable[Doc]) -> None:
     """Write Docs with their user data to a `.spacy` file.
 
-    If the file exists with the same content, it is not written again. Its modification time then doesn't change, and
-    models trained on the file remain valid.
+    If the file exists with the same content, it is not written again. Otherwise, its new modification time would
+    invalidate a finished training run.
     """
     data = DocBin(docs=docs, store_user_data=True).to_bytes()
     if not path.is_file() or path.read_bytes() != data:

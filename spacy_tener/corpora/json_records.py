@@ -11,9 +11,9 @@ are supported:
 * `tokens`: tokens with tags, as in Hugging Face datasets: `{"tokens": [...], "ner_tags": [...]}`. Tags are strings or
   numbers.
 
-In the format `jsonl`, an entity is a list `[start, end, label]` or an object. The keys of an object are `start` and
-`end`, `start_offset` and `end_offset`, or `span`, and `label`, `labels` or `type`. A record can also be an example of
-spaCy 2, `["text", {"entities": [...]}]`.
+In the format `jsonl`, an entity is a list `[start, end, label]` or an object. In an object, the offsets have the keys
+`start` and `end`, `start_offset` and `end_offset`, or `span`. The label has the key `label`, `labels` or `type`. A
+training example of spaCy 2, `["text", {"entities": [...]}]`, is also a valid record.
 
 Rejected, ignored, cancelled and unannotated records are omitted and counted. In Prodigy's binary annotation, an
 annotator accepts or rejects single spans. Accepted spans become entities, and rejected spans negative examples. The
@@ -193,7 +193,8 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
         note(Event.SUGGESTED, f"'{text[:40]}'")
     if len(found) > 1:
         note(Event.LISTS, ", ".join(found))
-    # If there is no such list, parse the longest list with a usual key, so that its first item raises an error.
+    # If no list contains a valid entity, parse the longest list with a usual key, so that its first item raises an
+    # error.
     items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
     by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}
     for item in items:

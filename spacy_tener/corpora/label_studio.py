@@ -40,7 +40,7 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
     RETURNS (list[AnnotatedText]): All texts that contain entities, and the texts in `names`.
     """
     data = expect(record.get("data"), dict, "'data'", "an object")
-    # The key is missing if the task is not annotated yet. Exports of old versions use the key `completions`.
+    # `annotations` is missing if the task is not annotated yet. Exports of old versions use the key `completions`.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
     valid_annotations = [
         annotation

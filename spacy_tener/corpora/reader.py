@@ -179,7 +179,9 @@ class CorpusReader:
         return read_blocks(lines), reader
 
     def _parse_record(self, value: object, line: int) -> list[Item]:
-        """Parse a JSON record in any format. If the format is `auto`, the first record determines it."""
+        """Parse a JSON record in any format. With `format = "auto"`, the first record determines the format of the
+        file.
+        """
         record = check_record(value)
         if self.format == AUTO:
             self.format = detect(record)

@@ -241,8 +241,11 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
 def _log_likelihood(
     emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
 ) -> Tensor:
-    """Return log Z of each sequence in float64. If `tags` are given, subtract their score, which results in the
-    loss.
+    """Return log Z of each sequence, or the negative log-likelihood of `tags` if given.
+
+    allowed (Tensor | None): Mask of the allowed tags for log Z. *Shape:* (tokens, tags)
+    tags (Tensor | None): Gold tag of each token. *Shape:* (tokens,)
+    RETURNS (Tensor): log Z, or log Z minus the score of the gold tags, in float64. *Shape:* (sequences,)
     """
     sums: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
     return sums if tags is None else sums - path_score(emissions, weights, packing, tags)
@@ -347,7 +350,7 @@ class CRFHead(nn.Module):
         """Return a copy with additional labels. The emissions and parameters of existing labels don't change."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p, depth=self.depth)
         head.crf = self.crf.resize(n_labels)
-        # The emissions of a nesting depth are adjacent rows of the linear layer's weight.
+        # Each nesting depth has its own block of rows in the linear layer's weight.
         first = np.arange(self.depth)[:, None] * head.crf.layout.n_tags
         present = torch.from_numpy((first + self.crf.layout.within(head.crf.layout)).ravel())
         with torch.no_grad():

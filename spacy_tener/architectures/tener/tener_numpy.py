@@ -156,8 +156,8 @@ class AdaptedAttention:
         relative = RelativePositions.of(length, self.head_width)
         query = self.query(x)
         to_keys = split_heads((query + self.u) * self.scale, bucket.shape, self.n_heads)
-        # View adjacent dimensions (a, b) as the complex number a + ib. Its product with the query factor of the
-        # position is the query of the position term, see `tener_torch.AdaptedAttention`.
+        # View adjacent dimensions (a, b) of the queries as complex numbers a + ib. Multiplied by `query_factors`, they
+        # are the queries of the position term. `tener_torch.AdaptedAttention` explains the derivation.
         pairs = ((query + self.v) * self.scale).view(np.complex64).reshape(n_sequences, length, self.n_heads, -1)
         to_positions = (pairs * relative.query_factors[:, None]).view(np.float32).transpose(0, 2, 1, 3)
         key = split_heads(x if self.key is None else self.key(x), bucket.shape, self.n_heads)
