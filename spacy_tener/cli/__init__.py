@@ -1,7 +1,7 @@
-"""The commands of `python -m spacy tener`, one module for each command.
+"""The command group `python -m spacy tener`. Each module of this package defines one command.
 
-spaCy imports this module at the start of all its commands, through the entry point `spacy_cli`. To keep them fast, the
-module of a command is imported only when the command is called.
+spaCy imports this module whenever one of its commands starts, through the entry point `spacy_cli`. To keep the startup
+fast, the module of a command is only imported when this command is called.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typer.main import get_command
 
 from .. import renamed
 
-# Names of the commands in the order of `--help`. Each name is the name of a module, with `-` for `_`.
+# Command names, in the order in which `--help` lists them. The module of a command has the same name, with `_` instead
+# of `-`.
 COMMANDS = (
     "convert",
     "debug-data",
@@ -37,17 +38,16 @@ COMMANDS = (
 
 
 class LazyGroup(TyperGroup):
-    """A group of commands whose modules are imported on demand."""
+    """Group of typer commands that imports the module of a command only when the command is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands without importing them."""
+        """Return the names of all commands without importing their modules."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        # Import and return a command.
         if cmd_name in renamed.OLD_COMMANDS:
             ctx.fail(f"The command '{cmd_name}' was renamed. Use '{renamed.OLD_COMMANDS[cmd_name]}'.")
-        # For an unknown name, all modules are imported, so that typer can suggest similar commands.
+        # Import all modules if the name is unknown, so that typer can suggest commands with similar names.
         for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
             import_module(f"{__package__}.{name.replace('-', '_')}")
         group: Any = get_command(tener_cli)
@@ -56,10 +56,10 @@ class LazyGroup(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command that names the new option if an option was renamed."""
+    """Command that reports the new name of a renamed option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments, unless one of them is a renamed option."""
+        """Parse the command line arguments. A renamed option ends the command with an error."""
         for argument in args:
             option = argument.partition("=")[0]
             new = renamed.OLD_OPTIONS.get((str(self.name), option))
@@ -74,4 +74,4 @@ app.add_typer(tener_cli, name="tener", no_args_is_help=True)
 
 @tener_cli.callback()
 def tener() -> None:
-    """Named entity recognition with TENER and its relatives."""
+    """Train, evaluate and use pipelines for named entity recognition with TENER and related models."""

@@ -1,4 +1,4 @@
-"""Helpers of the commands: error handling, messages, loading of pipelines, and checks of paths and options."""
+"""Functions shared by all commands: error handling, messages, loading and saving pipelines, and checks of arguments."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from . import Command, tener_cli
 
 WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
-INTERRUPTED = 130  # Exit status of a command that was stopped by Ctrl-C, as in shells.
+INTERRUPTED = 130  # Exit status of a command that the user stopped with Ctrl-C. Shells use the same number.
 OVERWRITE = "Choose another path, or add --force to overwrite it."
 _RESTORE = "Restore it from a backup, or train the pipeline again."
 _SHOWN = 10
 
 
 class CommandLineError(RemedyError):
-    """An error in the command line itself, independent of the contents of files. The exit status is 2."""
+    """Error in the command line arguments. The command ends with exit status 2, instead of 1 for errors in files."""
 
 
 @contextmanager
 def command_line_errors() -> Iterator[None]:
-    """Convert RemedyErrors in the block to CommandLineErrors."""
+    """Context manager that converts a RemedyError to a CommandLineError."""
     try:
         yield
     except RemedyError as error:
@@ -50,12 +50,12 @@ def command_line_errors() -> Iterator[None]:
 
 
 class Messages(Printer):
-    """wasabi's printer, which keeps the line breaks in the text below a title instead of joining the lines."""
+    """wasabi's `Printer`, with support for line breaks in the text below a title."""
 
     def text(  # type: ignore[override]
         self, title: Any = "", text: Any = "", *, spaced: bool = False, exits: int | None = None, **options: Any
     ) -> None:
-        """Print a title and a text. See wasabi's `Printer.text` for the arguments."""
+        """Print a title and a text, with the arguments of wasabi's `Printer.text`."""
         if options.pop("show", True):
             heading = super().text(title, no_print=True, **options)
             printed = "\n".join([heading, *(util.wrap(line, indent=0) for line in str(text).splitlines())])
@@ -64,9 +64,11 @@ class Messages(Printer):
             sys.exit(exits)
 
     def warn_list(self, title: str, items: Sequence[object], *, most: int = _SHOWN) -> None:
-        """Print a warning with a list of items and their number. An empty list prints nothing.
+        """Print a warning with the number of items and a list of the first items. Do nothing if there are no items.
 
-        most (int): Maximum number of items to print.
+        title (str): Title of the warning.
+        items (Sequence[object]): Items to list.
+        most (int): Maximum number of items to list.
         """
         if items:
             lines = [str(item) for item in items[:most]]
@@ -81,16 +83,17 @@ msg = Messages()
 def command(
     name: str, *, stopped: str = "", prints_result: bool = False, group: typer.Typer = tener_cli, **settings: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds a function to a group as a command.
+    """Register a function as a command.
 
-    Errors with a remedy are printed without a traceback and end the command with exit status 1 or 2.
+    If the function raises a RemedyError, the command prints the error without a traceback and ends with exit status 1
+    or 2.
 
     name (str): Name of the command.
-    stopped (str): Message if the command is stopped by Ctrl-C.
-    prints_result (bool): Whether the function returns a text for standard output and an exit status. Messages are then
-        printed to standard error, so that the output can be piped.
-    group (typer.Typer): Group of commands.
-    **settings (Any): Arguments for typer's `command`.
+    stopped (str): Message to print if the user stops the command with Ctrl-C.
+    prints_result (bool): Whether the function returns a tuple of the text for standard output and the exit status. In
+        this case, all messages are printed to standard error, so that the output can be piped.
+    group (typer.Typer): Group of commands to add the command to.
+    **settings (Any): Additional arguments for typer's `command`.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +113,7 @@ def command(
 
 
 def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: str) -> Any:
-    """Call the function of a command, and convert its errors to messages and exit statuses."""
+    """Call a command's function. On an error, print the message and end with an exit status."""
     try:
         spacy_cli.import_code(arguments.get("code"))
         return function(**arguments)
@@ -128,7 +131,7 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
 
 
 def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
-    """Use a GPU, or the CPU if the id is -1, and print which one is used."""
+    """Activate a GPU, or the CPU if the id is -1, and print which device is used."""
     use_gpu(gpu_id)
     spacy_cli.setup_gpu(gpu_id, silent=silent)
 
@@ -142,7 +145,8 @@ def load_pipeline(name: str) -> Language:
         remedy = f"Use {best}." if best.is_dir() else "Use the directory of a pipeline, or an installed package."
         raise RemedyError(f"{name}: {message_of(error)}", remedy) from error
     except Exception:
-        # The errors of spaCy don't name damaged files. Parse the likely ones again, with errors that do.
+        # spaCy's errors don't contain the path of a damaged file. Parse the most likely files again, with functions
+        # whose errors contain the path.
         if Path(name).is_dir():
             read_json(Path(name, "meta.json"), _RESTORE)
             read_trained_config(Path(name, CONFIG))
@@ -151,7 +155,7 @@ def load_pipeline(name: str) -> Language:
 
 
 def _check_strings(path: Path) -> None:
-    """Raise a RemedyError if the file with the strings of a pipeline's vocabulary is damaged."""
+    """Raise a RemedyError if `strings.json`, the string store of a pipeline's vocabulary, isn't valid JSON."""
     try:
         if path.is_file():
             json.loads(path.read_text(encoding="utf8"))
@@ -160,24 +164,27 @@ def _check_strings(path: Path) -> None:
 
 
 def is_spacy_error(error: Exception) -> bool:
-    """Return whether an error is raised by spaCy. Its messages begin with a code such as [E050]."""
+    """Return whether spaCy raised an error. The messages of spaCy's errors begin with a code, such as [E050]."""
     return str(error).startswith("[E")
 
 
 def message_of(error: Exception) -> str:
-    """Return the message of an error without spaCy's error code and without a full stop."""
+    """Return an error's message without spaCy's error code and without the final full stop."""
     return (str(error).partition("] ")[2] if is_spacy_error(error) else str(error)).removesuffix(".")
 
 
 def check_file(path: Path | None, force: bool) -> None:
-    """Raise a RemedyError if an output file cannot be written, before a command does any work.
+    """Raise a RemedyError if an output file cannot be written.
 
-    path (Path | None): Path of the output. None is valid.
-    force (bool): Allow existing files.
+    Commands call this function before they do any work.
+
+    path (Path | None): Path of the output file. If None, nothing is checked.
+    force (bool): Whether an existing file may be overwritten.
     """
     if path is None:
         return
-    if path.exists() and not path.is_file():  # Atomic writing would replace a device with a file.
+    # Files are written to a temporary file that replaces `path`. This would remove a device such as /dev/null.
+    if path.exists() and not path.is_file():
         raise RemedyError(
             f"{path}: is {'a directory' if path.is_dir() else 'not a regular file'}", "Use the path of a file."
         )
@@ -190,9 +197,12 @@ def check_file(path: Path | None, force: bool) -> None:
 
 
 def check_new(output: Path, force: bool) -> None:
-    """Raise a RemedyError if the output directory of a pipeline exists, before a command does any work.
+    """Raise a RemedyError if the output directory for a pipeline exists already.
 
-    force (bool): Allow an existing pipeline, but no other directory.
+    Commands call this function before they do any work. An empty directory is valid.
+
+    output (Path): Path of the directory.
+    force (bool): Whether an existing pipeline may be overwritten. Other directories are never overwritten.
     """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
@@ -203,20 +213,24 @@ def check_new(output: Path, force: bool) -> None:
 
 
 def write_pipeline(nlp: Language, output: Path) -> None:
-    """Write a pipeline to a directory atomically."""
+    """Write a pipeline to a directory. An existing directory is replaced only when the new one is complete."""
     with replaced(output) as folder:
         nlp.to_disk(folder)
 
 
 def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
-    """Yield the texts of files and directories. Raises a RemedyError if there are none."""
+    """Yield the texts in files and directories. Raises a RemedyError if there are no texts."""
     return (record[TEXT_COLUMN] for record in require_records(stream_records(find_texts(inputs)[0]), inputs))
 
 
 def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
-    """Return the records. Raises a RemedyError if there are none. The first record is read immediately.
+    """Check that there is at least one record. Raises a RemedyError otherwise.
 
-    inputs (Sequence[str]): Paths of the inputs, for the message.
+    The first record is read immediately, so that the error is raised before any other work is done.
+
+    records (Iterator[Record]): Texts with their metadata.
+    inputs (Sequence[str]): Paths of the inputs, for the error message.
+    RETURNS (Iterator[Record]): All records, including the first.
     """
     first = next(records, None)
     if first is None:
@@ -225,15 +239,17 @@ def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterato
 
 
 def names(text: str) -> list[str]:
-    """Split a string at commas, and return the distinct names."""
+    """Split a comma-separated string into names, without duplicates."""
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
-    """Raise a CommandLineError if options are used in the command line that have no effect there.
+    """Raise a CommandLineError if the command line contains options that have no effect.
 
-    arguments (Sequence[str]): Names of the arguments of the command's function.
+    ctx (typer.Context): Context of the command.
+    arguments (Sequence[str]): Options without effect, as argument names of the command's function.
     why (str): Reason why the options have no effect.
+    remedy (str): How to fix the command line.
     """
     options = options_in_use(ctx, arguments)
     if options:
@@ -241,9 +257,11 @@ def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remed
 
 
 def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
-    """Return the names of those options that are used in the command line.
+    """Check which options the user specified on the command line.
 
-    arguments (Collection[str]): Names of the arguments of the command's function.
+    ctx (typer.Context): Context of the command.
+    arguments (Collection[str]): Options to check, as argument names of the command's function.
+    RETURNS (list[str]): Names of the specified options, such as `--limit`.
     """
     return [
         parameter.opts[0]

@@ -1,4 +1,4 @@
-"""The command `annotate`, which annotates large collections of texts."""
+"""The command `annotate`, which annotates large collections of texts with a trained pipeline."""
 
 from __future__ import annotations
 
@@ -47,19 +47,23 @@ def annotate_cli(
 ) -> None:
     """Annotate large collections of texts with a trained pipeline.
 
-    Uses all CPU cores and a limited amount of memory, whatever the number of texts. Records keep their columns and
-    their order; the columns `entities` and `error` are added. If a text cannot be processed, its row contains the
-    error. Inputs may be compressed (.gz, .bz2, .xz, .zst). If the command is interrupted, run it again to resume: the
-    output contains each text exactly once, in complete files. Parquet and .zst require the extra `annotate`.
+    Uses all CPU cores. The memory usage doesn't depend on the number of texts. Each text becomes one row of the output,
+    in the order of the input. The row contains the columns of the input, and the new columns `entities` and `error`. If
+    a text cannot be processed, the column `error` contains the reason.
+
+    Inputs may be compressed (.gz, .bz2, .xz, .zst). If the command is interrupted, run it again to resume. The final
+    output contains each text exactly once. Parquet and .zst require the extra `annotate`.
     """
     settings = AnnotateSettings(text, probability, prefix)
     annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
-    # By default, a GPU is used by one process.
+    # By default, use only one process on a GPU, since each process loads the pipeline into GPU memory.
     n_processes = processes or (count_cores() if gpu_id < 0 else 1)
     check_gpu(gpu_id) if n_processes > 1 else setup_gpu(gpu_id)
-    annotator.use(load_pipeline(model))  # Report errors before any text is read.
+    # Load the pipeline now, so that its errors are reported before any text is read.
+    annotator.use(load_pipeline(model))
     if n_processes > 1:
-        annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)  # Each process loads the pipeline itself.
+        # Pass an annotator without a pipeline to the processes. Each process loads the pipeline itself.
+        annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
     sources, left_out = find_sources(inputs, output)
     msg.warn_list("Files in unsupported formats, left out", left_out, most=5)
     formats = {source.format for source in sources}

@@ -43,15 +43,17 @@ def calibrate_cli(
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """Calibrate probabilities on annotated texts.
+    """Calibrate the probabilities of a pipeline on annotated texts.
 
-    Fits the temperature of the CRF, so that, for example, 80 % of the entities with the probability 0.8 are correct.
-    The most probable label sequence of a text doesn't change. Existing thresholds are removed. Prints the expected
-    calibration error (ECE) before and after, on --test or by cross-validation on DATA.
+    After calibration, about 80 % of the entities with the probability 0.8 are correct. The command fits the temperature
+    of the CRF, which doesn't change the most probable label sequence of a text. It prints the expected calibration
+    error (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
+    probability thresholds are removed.
 
-    With --precision 0.9, also sets the lowest thresholds above which 90 % of the entities are correct, for each label
-    or group of labels, at the confidence level of --confidence and for similar texts. Labels that cannot reach this
-    precision get no threshold. Requires scipy (extra `train`).
+    With --precision 0.9, the command also sets a probability threshold for each label or group of labels. The threshold
+    is as low as possible, but at least 90 % of the entities above it are correct. In texts similar to DATA, this
+    precision is reached with the confidence level --confidence. Labels that cannot reach the precision get no
+    threshold. Requires scipy (extra `train`).
     """
     check_new(output, force)
     if precision is None:
@@ -67,7 +69,7 @@ def calibrate_cli(
     found = counted(outcomes.right.size, "entity", "entities")
     msg.info(f"{found} predicted, {int(outcomes.right.sum())} correct")
     msg.text(f"Temperature {temperature:.2f}")
-    # Evaluate on texts that the temperature was not fitted to.
+    # Measure the error on texts that were not used to fit the temperature.
     shown = tested or outcomes
     after = tested.probabilities(temperature) if tested else cross_validate(outcomes)
     series: Series = {"before": (shown.probabilities(pipe.temperature), shown.right), "after": (after, shown.right)}
@@ -89,7 +91,7 @@ def calibrate_cli(
 
 
 def _print_errors(series: Series, source: str) -> None:
-    """Print the calibration errors in a table."""
+    """Print a table of the calibration errors before and after calibration."""
     rows = []
     for title, pair in series.items():
         error = errors(*pair)
@@ -98,7 +100,7 @@ def _print_errors(series: Series, source: str) -> None:
 
 
 def _print_thresholds(fitted: Sequence[Threshold], precision: float, confidence: float) -> None:
-    """Print the thresholds in a table, and warn about labels without one."""
+    """Print a table of the probability thresholds. Warn about labels for which no threshold was found."""
     rows = [
         (
             group.labels[0] if len(group.labels) == 1 else f"{len(group.labels)} others",
@@ -120,5 +122,5 @@ def _print_thresholds(fitted: Sequence[Threshold], precision: float, confidence:
 
 
 def _fraction(count: int, total: int) -> str:
-    """Return the fraction of `count` in `total` as a string."""
+    """Format `count / total` with three decimals, or return `-` if `total` is 0."""
     return f"{count / total:.3f}" if total else "-"

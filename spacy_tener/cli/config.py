@@ -1,4 +1,4 @@
-"""The command `config`, which composes a training config from a corpus config, overlays and settings."""
+"""The command `config`, which merges a base config, overlays and single settings into a training config."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ def config_cli(
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
     force: options.Force = False,
 ) -> tuple[str, int]:
-    """Compose a training config from a base config, overlays and settings.
+    """Create a training config from a base config, overlays and single settings.
 
-    Without arguments, lists the available configs and overlays, and explains when to use which.
+    Without arguments, lists the available configs and overlays, and explains when to use them. An overlay is a partial
+    config that changes the base config.
 
-    Writes a complete and validated config for `spacy train`, and keeps variables such as ${paths.train}. Refer to
-    configs of the package by name, as in `tener config weibo flat-atssa`, and to your own files by path.
+    The result is a complete and validated config for `spacy train`. Variables such as ${paths.train} are kept. Refer to
+    the configs of this package by name, as in `tener config weibo flat-atssa`, and to your own files by path.
 
-    Later files override earlier ones. If a section has another registered function (@architectures, ...) or factory, it
-    replaces the whole section. All other sections are merged key by key. Nothing else removes a key: to disable a
-    setting, set it to `null`, and to remove a component, set nlp.pipeline without it. Overlays may leave out headers of
-    empty parent sections.
+    Overlays are merged in the given order, and later values override earlier values. A section is replaced as a whole
+    if the overlay specifies a different registered function (@architectures, ...) or factory. All other sections are
+    merged key by key. An overlay cannot remove keys: to disable a setting, set it to `null`; to remove a component, set
+    nlp.pipeline to a list without the component. An overlay can contain a section without its parent sections.
 
-    --set only accepts keys of the filled config. A dictionary replaces the present one.
+    --set changes a single setting, which must exist in the filled config. A dictionary replaces the existing
+    dictionary.
     """
     if base is None:
         why, remedy = "there is no config to compose", "Add its name, as in `tener config weibo`."
@@ -58,7 +60,7 @@ def config_cli(
 
 
 def list_configs() -> str:
-    """Return the descriptions of all configs and overlays in the package, systems first."""
+    """Return a list of the package's configs and overlays, with their descriptions."""
     chosen = systems()
     features = [name for name in names_in(OVERLAYS) if name not in chosen]
     parts = ["Configs for corpora, the first argument of the command, as in `tener config weibo flat vectors`"]
@@ -71,5 +73,5 @@ def list_configs() -> str:
 
 
 def _describe_overlay(overlay: str) -> str:
-    """Return the name of an overlay with its indented description."""
+    """Return the name of an overlay, followed by its indented description."""
     return f"{overlay}\n{indent(description(OVERLAYS / f'{overlay}.cfg'), '    ')}"

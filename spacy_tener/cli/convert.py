@@ -26,7 +26,7 @@ from ._common import (
 
 _COLUMN_HELP = "Number of the column with the {}, from 1, or from -1 for the last"
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
-# The formats that an option applies to, for options that don't apply to all formats.
+# Formats that support an option. Options that are not listed apply to all formats.
 _USED_BY = {
     "overlap": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,
@@ -59,23 +59,25 @@ def convert_cli(
     ] = "",
     force: options.Force = False,
 ) -> None:
-    """Convert annotated corpora to .spacy files, one for each input.
+    """Convert annotated corpora to .spacy files.
 
-    Supports columns (`token ... TAG`: CoNLL-2003 with -DOCSTART-, one character per line, Weibo NER) with tags in BMES,
-    BIOES, BILOU, IOB1 or IOB2; the whitespace between tokens is restored from `# text = ` lines, as in CoNLL-U.
-    Supports JSON or JSONL with character offsets (doccano, Prodigy, Label Studio, CLUENER, training data of spaCy 2) or
-    with tokens (Hugging Face). All of these may be compressed (.gz, .bz2, .xz). An output is named after its input
-    without the suffixes of formats (train.char.bmes becomes train.spacy, x.train becomes x.train.spacy).
+    Two families of formats are supported. Columns contain a token and its tag on each line: CoNLL-2003, CoNLL-U, Weibo
+    NER, or one character per line. The tags may be BMES, BIOES, BILOU, IOB1 or IOB2. A line `# text = ` restores the
+    whitespace between the tokens. JSON or JSONL contains character offsets (doccano, Prodigy, Label Studio, CLUENER,
+    spaCy 2) or tokens with tags (Hugging Face). All files may be compressed (.gz, .bz2, .xz).
 
-    If spans were accepted or rejected one by one (Prodigy's binary answers), accepted spans become entities, rejected
-    spans become negative examples (`doc.spans["incorrect_spans"]`), and all other tokens get missing annotation. If a
-    text was annotated several times in Label Studio, the ground truth is used, or else the first annotation.
+    Each input file is converted to one output file. Known format suffixes are replaced with .spacy: train.char.bmes
+    becomes train.spacy, but x.train becomes x.train.spacy.
 
-    Tags that are not valid after the preceding tag are interpreted as in conlleval: I-X after O or after another type
-    begins an entity. These and all other corrections are counted and reported.
+    Prodigy's binary annotation accepts or rejects single spans. Accepted spans become entities. Rejected spans become
+    negative examples in `doc.spans["incorrect_spans"]`. All other tokens get missing annotation. If a Label Studio task
+    has several annotations, the ground truth is used, or the first annotation if none is marked as ground truth.
 
-    If entities overlap, --overlap longest keeps the longest. --overlap spans stores all of them in `doc.spans["sc"]`,
-    for the overlay `nested`; `doc.ents` contains the longest.
+    Invalid tag sequences are interpreted as in the script conlleval: for example, I-X begins an entity after O or after
+    another type. The command prints the number of all corrections.
+
+    --overlap specifies what to do with overlapping entities. `longest` keeps only the longest entity. `spans` stores
+    all entities in `doc.spans["sc"]`, for the overlay `nested`, and the longest in `doc.ents`.
     """
     with command_line_errors():
         reading = CorpusOptions(
@@ -112,7 +114,7 @@ def convert_cli(
 
 
 def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None:
-    """Warn about options that don't apply to any of the converted formats."""
+    """Warn about options that apply to none of the converted formats."""
     for name, readers in _USED_BY.items():
         if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
             for option in options_in_use(ctx, [name]):
@@ -121,7 +123,7 @@ def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None
 
 
 def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
-    """Print the counts of a conversion, and the corrections of the corpus."""
+    """Print the report of one converted file: a table of counts, and the corrections."""
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
         if detected:
@@ -136,7 +138,7 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
 
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
-    """Return the rows of the table with counts."""
+    """Return the rows of the table with a report's counts."""
     counts = {
         "Docs written": report.docs,
         "Tokens": report.tokens,

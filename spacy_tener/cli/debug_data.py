@@ -1,4 +1,4 @@
-"""The command `debug-data`, which checks training data with spaCy's command and supports `tener_ner`."""
+"""The command `debug-data`, which checks training data with `spacy debug data`."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def debug_data_cli(
 ) -> None:
     """Check training data and its entities with `spacy debug data`.
 
-    spaCy's command reports on entities only if a component has the factory `ner`. This command also supports
-    `tener_ner`. It has the same options, and accepts overrides of the config, as in --paths.train corpus/train.spacy.
+    `spacy debug data` checks entities only for the component `ner`. This command also supports `tener_ner`. It has the
+    same options, and accepts overrides of the config, such as --paths.train corpus/train.spacy.
     """
     try:
         config = load_config(config_path, overrides=parse_config_overrides(ctx.args), interpolate=False)
@@ -73,10 +73,13 @@ def debug_data_cli(
 
 
 def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
-    """Yield the path of each corpus that has tokens with missing annotation, their number, and the number of all
-    tokens.
+    """Count the tokens with missing annotation in each corpus of a config.
 
-    Raises an error with the path if a corpus is empty or cannot be read, which spaCy's errors lack.
+    Corpora with complete annotation are left out. Raises a RemedyError if a corpus is empty or cannot be read.
+
+    config (Config): Training config with a section `corpora`.
+    YIELDS (tuple[str, int, int]): Path of a corpus, its number of tokens with missing annotation, and its total number
+        of tokens.
     """
     for corpus in config.get("corpora", {}).values():
         path = corpus.get("path")
@@ -94,10 +97,12 @@ def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
 
 
 def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
-    """Return a config in which each `tener_ner` is replaced with `ner`. spaCy's report uses only the name of the
-    factory.
+    """Replace each `tener_ner` in a config with spaCy's `ner`.
 
-    load (Callable[[str], Language]): Function that loads the pipeline that a component is sourced from.
+    The settings of `ner` don't matter, because `spacy debug data` only uses the name of the factory.
+
+    config (Config): Training config, which is changed in place.
+    load (Callable[[str], Language]): Function that loads a pipeline, for components with `source`.
     """
     for name, component in config.get("components", {}).items():
         if _factory(name, component, load) == "tener_ner":
@@ -107,7 +112,7 @@ def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
 
 
 def _factory(name: str, component: Mapping[str, Any], load: Callable[[str], Language]) -> str:
-    """Return the factory of a component, which may be sourced from another pipeline."""
+    """Return the factory name of a component. If the component is sourced from a pipeline, load this pipeline."""
     source = component.get("source")
     if source:
         return load(source).get_pipe_meta(component.get("component", name)).factory

@@ -1,4 +1,4 @@
-"""The command `evaluate`, which scores a pipeline and writes pages with its errors."""
+"""The command `evaluate`, which scores a pipeline and writes HTML pages with its errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
 
 ENTITIES_PAGE: Final = "entities.html"
-_N_WARM_UP = 16  # Number of texts processed before the speed is measured.
+_N_WARM_UP = 16  # Number of texts to process before the speed is measured.
 
 
 @command("evaluate")
@@ -59,15 +59,15 @@ def evaluate_cli(
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """Score a pipeline, and count correct, spurious and missed entities.
+    """Score a pipeline, and count its true positives, false positives and false negatives.
 
-    The scores are those of `spacy evaluate`. The output contains all scores of spaCy's scorer, `ents_counts` (true
-    positives tp, false positives fp and false negatives fn by label) and `ents_counts_per_doc` (the same by document).
-    Use these counts to compute exact scores for groups of labels, or to test whether two systems differ significantly.
+    The scores are the same as in `spacy evaluate`. The output file contains all scores, and the counts tp, fp and fn
+    for each label (`ents_counts`) and for each document (`ents_counts_per_doc`). Use the counts to score groups of
+    labels, or to test whether the difference between two systems is significant.
 
-    --page writes an HTML page in a single file: scores, a confusion matrix, and all texts with errors, with filters and
-    search. --explain 20 explains the 20 most probable errors on a second page. --displacy-path writes the same pages as
-    `spacy evaluate` writes for `ner`, as entities.html.
+    --page writes an HTML page with the scores, a confusion matrix, and all texts with errors, which can be filtered and
+    searched. --explain 20 writes a second page, which explains the 20 errors with the highest probability.
+    --displacy-path writes displaCy pages, as `spacy evaluate` does.
     """
     if displacy_path is None:
         refuse_options(ctx, ["displacy_limit"], "no displaCy pages are written", "Add --displacy-path pages.")
@@ -84,9 +84,9 @@ def evaluate_cli(
         remedy = f"Use `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
         raise RemedyError(f"{model}: predicts spans in doc.spans['{pipe.key}'], which may overlap", remedy)
     if explained:
-        find_crf_pipe(nlp)  # Raise an error now if the pipeline's entities cannot be explained.
+        find_crf_pipe(nlp)  # Raise an error early if no component can explain its entities.
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
-    # Warm up, so that the measured speed doesn't include one-time work such as loading a dictionary.
+    # Warm up, so that the measured speed doesn't include one-time costs such as loading a dictionary.
     deque(nlp.pipe(example.reference.text for example in examples[:_N_WARM_UP]), maxlen=0)
     compared: list[tuple[Example, list[Pair]]] = []
     if page:
@@ -113,12 +113,12 @@ def evaluate_cli(
 
 
 def _page_of_explanations(page: Path) -> Path:
-    """Return the path of the page with explanations."""
+    """Return the path of the page that explains errors: `errors-why.html` for the page `errors.html`."""
     return page.with_name(f"{page.stem}-why.html")
 
 
 def _print_scores(scores: Mapping[str, Any]) -> None:
-    """Print the scores in a table: all entities, labels, and nesting depths if there are nested entities."""
+    """Print a table of the scores: overall, for each label, and for each nesting depth of nested entities."""
     shown = [(label, score, tp + fn) for label, *score, (tp, _, fn) in score_rows(scores)]
     shown += nested_score_rows(scores)
     rows = [(label, *(f"{100 * part:.2f}" for part in score), str(count)) for label, score, count in shown]
@@ -134,17 +134,17 @@ def _write_errors(
     compared: Sequence[tuple[Example, Sequence[Pair]]],
     explained: int,
 ) -> None:
-    """Write the page of errors, and the page of explanations if `explained` is above 0.
+    """Write the HTML page with errors, and the page that explains some of the errors.
 
     compared (Sequence[tuple[Example, Sequence[Pair]]]): Examples with their pairs of predicted and gold entities.
-    explained (int): Number of texts to explain.
+    explained (int): Number of texts to explain. If 0, the second page is not written.
     """
     name = "/".join(data.with_suffix("").parts[-2:])
     texts = [(example.reference, pairs) for example, pairs in compared]
     numbers = most_confident_errors(texts, explained)
     why = _page_of_explanations(page)
     if numbers:
-        from ..explain import explain  # This import is slow, so it is local.
+        from ..explain import explain  # Imported here, because the import is slow.
 
         found = explain(nlp, [compared[number][0] for number in numbers])
         links = [f"{page.name}#text-{number}" for number in numbers]
@@ -167,10 +167,13 @@ def _write_errors(
 
 
 def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:
-    """Write displaCy pages of the first texts, and return their paths.
+    """Write displaCy pages of the first texts.
 
-    There is a page with entities, one with nested entities for each span group, and one with dependency parses, if the
-    pipeline predicts them. Labels have the same colours as on the pages of this package.
+    `entities.html` shows the entities, `spans.html` the nested entities, and `parses.html` the dependency parses. The
+    last two are written only if the pipeline predicts these annotations.
+
+    limit (int): Maximum number of texts.
+    RETURNS (list[Path]): Paths of the pages.
     """
     docs = list(nlp.pipe(islice(texts, limit)))
     if not docs:
@@ -183,7 +186,8 @@ def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: 
         pages.append(("parses.html", "dep", {"compact": True}))
     for name, style, style_options in pages:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"\[W(006|117)\]")  # A text has no entities.
+            # displaCy warns about each text without entities.
+            warnings.filterwarnings("ignore", r"\[W(006|117)\]")
             html = displacy.render(docs, style=style, page=True, options=style_options, jupyter=False)
         write_text(folder / name, html)
     return [folder / name for name, *_ in pages]

@@ -54,11 +54,11 @@ def explain_cli(
 ) -> tuple[str, int]:
     """Explain the entities that a pipeline predicts.
 
-    Writes an HTML page in a single file. For each entity, it shows the probability, alternative entities, the
-    characters that increase the probability, and matching words of the lexicon. If TEXT is a .spacy file, it also shows
-    differences from the gold annotation. Without --output, prints the data as JSON.
+    Writes an HTML page. For each entity, the page shows the probability, alternative entities, the characters that
+    increase the probability, and matching words of the lexicon. If TEXT is a .spacy file, the page also shows
+    differences from the gold annotation. Without --output, the same data is printed as JSON.
     """
-    from ..explain import explain  # This import is slow, so it is local.
+    from ..explain import explain  # Imported here, because the import is slow.
 
     if output is not None and output.suffix not in (".html", ".json"):
         raise CommandLineError(f"{output}: unknown format", "Use a path that ends in .html or .json.")
@@ -80,7 +80,12 @@ def explain_cli(
 
 
 def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
-    """Return the texts to explain, or the examples if they are annotated."""
+    """Return the texts to explain.
+
+    text (str): A text, or the path of a file or directory.
+    limit (int): Maximum number of texts.
+    RETURNS (list[str] | list[Example]): Annotated examples for `.spacy` files, and strings for all other inputs.
+    """
     if os.path.isdir(text) or (os.path.isfile(text) and Path(text).suffix == ".spacy"):
         own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
         return read_examples(nlp, Path(text), gold_preproc=own_tokens, limit=limit)

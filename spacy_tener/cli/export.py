@@ -1,4 +1,4 @@
-"""The command `export`, which exports a pipeline as one ONNX file or as an HTML page."""
+"""The command `export`, which exports a pipeline as an ONNX file or as an HTML page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..pipeline.finding import entity_finders, entity_lists
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, stream_texts
 
-_MAX_DIFFERENCE = 1e-4  # Maximum difference of probabilities that is caused by rounding.
+_MAX_DIFFERENCE = 1e-4  # Tolerance for rounding differences between probabilities.
 
 
 @command("export")
@@ -42,19 +42,22 @@ def export_cli(
     force: options.Force = False,
     code: options.Code = None,
 ) -> None:
-    """Export a pipeline as one ONNX file, from text to entities.
+    """Export a pipeline to a single ONNX file that processes raw text.
 
-    ONNX Runtime computes the same entities and probabilities with it, in a browser, in Node, or in Python without
-    spaCy. The inputs are the code points of texts. The pipeline must process characters: TENER or GRN with embeddings
-    of characters and bigrams, with or without LAC, or `lac` alone. Pipelines that process words or subword tokens
-    cannot be exported; use such a pipeline as the teacher of one that can (overlay `distilled`). Words of
-    `entity_lists` before a `tener_ner` are included.
+    ONNX Runtime computes the same entities and probabilities as the pipeline, in a browser, in Node, or in Python
+    without spaCy. The ONNX graph takes the code points of texts as input.
 
-    The Python reader of the file verifies it on --texts, or else on texts that are generated from the pipeline's
-    vocabulary. Requires onnx and onnxruntime.
+    Only pipelines that process characters can be exported: `lac`, and TENER or GRN with embeddings of characters and
+    bigrams, optionally with LAC features. Pipelines with words or subword tokens cannot be exported. Distill such a
+    pipeline into a character-based pipeline with the overlay `distilled`. `entity_lists` components that precede the
+    `tener_ner` are exported, too.
 
-    --page writes a single HTML file that contains the model, a reader in JavaScript and ONNX Runtime. Open it from disk
-    or host it anywhere; texts stay on the user's machine. Get ONNX Runtime with `npm install onnxruntime-web`.
+    The command compares the entities of the ONNX file with those of the pipeline. The comparison uses --texts, or texts
+    generated from the pipeline's vocabulary. Requires onnx and onnxruntime.
+
+    --page writes a single HTML file with the model and ONNX Runtime. Open the file from disk or host it anywhere. The
+    page processes texts in the browser, and doesn't send them to a server. Install ONNX Runtime with `npm install
+    onnxruntime-web`.
     """
     if output is None and page is None:
         raise CommandLineError("There is no output", "Add --output or --page.")
@@ -71,7 +74,8 @@ def export_cli(
     lists = entity_lists(nlp)
     finders = [name for name in entity_finders(nlp) if name != pipe.name and name not in lists]
     msg.warn_list("Not exported: components that predict other entities", finders)
-    # Named lists apply only to Docs that opt in to them, which isn't possible in the exported file.
+    # An entity list with a name only applies to Docs that select this name. An exported model has no Docs, so lists
+    # with names are not exported.
     msg.warn_list("Not exported: named word lists", [name for found in lists.values() for name in found.names])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
     read = list(stream_texts(texts)) if texts else sample_texts(nlp, pipe.name)
@@ -83,13 +87,13 @@ def export_cli(
 
 
 def _save(path: Path, content: bytes) -> None:
-    """Write a file and print its size."""
+    """Write an exported file, and print its path and size."""
     write_bytes(path, content)
     msg.good(f"Saved to {path}: {len(content) / 1e6:.1f} MB")
 
 
 def _print(comparison: Comparison, source: str) -> None:
-    """Print the result of the verification, and warn about differences."""
+    """Print whether the exported model and the pipeline predict the same entities and probabilities."""
     compared = f"{counted(comparison.n_texts, 'text')} of {counted(comparison.n_characters, 'character')} ({source})"
     same = counted(comparison.n_equal, "entity", "entities")
     if not comparison.different_texts and comparison.max_difference <= _MAX_DIFFERENCE:

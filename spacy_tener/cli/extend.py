@@ -46,15 +46,16 @@ def extend_cli(
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """Add new labels to a trained pipeline, and keep its present ones.
+    """Add new labels to a trained pipeline, and keep its existing labels.
 
-    NEW is annotated only for the new labels. For its present labels, MODEL itself is the teacher in these texts
-    (knowledge distillation). --with adds texts that are annotated for the labels of MODEL.
+    NEW contains texts that are annotated only for the new labels. For the existing labels, the new pipeline is trained
+    on the predictions of MODEL (knowledge distillation). Use --with to add texts that are annotated for the existing
+    labels.
 
-    To split a label, rename it: use --rename ORG=COMPANY if NEW contains COMPANY and SCHOOL.
+    To split a label, rename it. For example, use --rename ORG=COMPANY if NEW is annotated with COMPANY and SCHOOL.
 
-    A tenth of NEW is the development set, together with the predictions of MODEL, unless you set --dev. The output
-    contains the texts and the config of the training run, which you can also use with `spacy train`.
+    Without --dev, a tenth of NEW is used as the development set, with MODEL's predictions for the existing labels. The
+    output directory contains the training data and the config, which you can also use with `spacy train`.
     """
     check_gpu(gpu_id)
     check_folder(output)
@@ -64,8 +65,8 @@ def extend_cli(
     extension = plan_extension(model, nlp, component, docs, names(labels), _parse_renames(rename or []), old_docs)
     learned, held_out = (docs, list(read_docs(dev, nlp.vocab))) if dev else hold_out(docs)
     config = with_settings(extension.config(output, steps), settings or [])
-    # Select the last pipeline, since the learning rate has decayed by then. With a small development set, the best
-    # score often selects a worse pipeline, even the one after the first step.
+    # Use `model-last`, which is trained with the lowest learning rate. If the development set is small, scores are
+    # noisy, and the pipeline with the best score is often worse. It may even be the pipeline after the first step.
     run = TrainingRun("extend", output, config, gpu_id, code, use_last=True)
     with interrupted_by_signals(), locked(output / ".lock"):
         write_docs(output / DEV, held_out if dev else extension.development_docs(held_out))
@@ -84,7 +85,7 @@ def extend_cli(
 
 
 def _parse_renames(rename: list[str]) -> dict[str, str]:
-    """Parse the values of --rename, and return the new names by the present ones."""
+    """Parse the values of --rename. Return a dictionary from the existing labels to the new labels."""
     pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in rename]
     wrong = [before + sign + after for before, sign, after in pairs if not (before and after)]
     if wrong:

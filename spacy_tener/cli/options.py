@@ -1,4 +1,6 @@
-"""Arguments and options that several commands have in common, so that a name means the same in all of them."""
+"""Arguments and options that several commands share, so that an option has the same name and meaning in all
+commands.
+"""
 
 from __future__ import annotations
 
@@ -34,26 +36,26 @@ Jobs = Annotated[
 
 
 def output(what: str) -> Any:
-    """Return the option for the output path of a command.
+    """Return the option `--output`, the path of the output.
 
-    what (str): Type of the output, for the help.
+    what (str): Type of the output, such as "a JSON file", for the help text.
     """
     return typer.Option("--output", "-o", help=f"Output path: {what}", show_default=False)
 
 
 def limit(of: str) -> Any:
-    """Return the option for the maximum number of texts.
+    """Return the option `--limit`, the maximum number of texts.
 
-    of (str): Which texts are limited, for the help.
+    of (str): Purpose of the texts, such as "to annotate", for the help text.
     """
     return typer.Option("--limit", "-n", help=f"Maximum number of texts ({of})", min=1)
 
 
 def lang(of: str, *, auto: bool = False) -> Any:
-    """Return the option for the language of texts.
+    """Return the option `--lang`, the language of the texts.
 
-    of (str): Use of the language, for the help.
-    auto (bool): Whether `auto` is valid.
+    of (str): Purpose of the language, such as "determines the tokenizer", for the help text.
+    auto (bool): Whether `auto` is a valid value.
     """
 
     def check(value: str) -> str:
@@ -68,12 +70,12 @@ def lang(of: str, *, auto: bool = False) -> Any:
 
 
 def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, several: bool = False) -> Any:
-    """Return an option with a fixed set of values.
+    """Return an option with a fixed set of valid values.
 
-    names (tuple[str, ...]): Names of the option.
-    what (str): Beginning of the help, which is followed by the values.
+    names (tuple[str, ...]): Names of the option, such as `("--format", "-f")`.
+    what (str): Description of the option for the help text. The valid values are appended.
     choices (Collection[str]): Valid values.
-    several (bool): Whether several values, separated by commas, are valid.
+    several (bool): Whether the option accepts several values, separated by commas.
     """
 
     def check(value: str | None) -> str | None:
@@ -86,17 +88,20 @@ def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, sever
 
 
 def output_format(choices: Collection[str]) -> Any:
-    """Return the option for the format of the output."""
+    """Return the option `--format`, the format of the output.
+
+    choices (Collection[str]): Valid formats.
+    """
     return choice(("--format", "-f"), "Format of the output", choices)
 
 
 def fraction(name: str, what: str, *, above: float = 0.0, with_1: bool = False) -> Any:
-    """Return an option whose value is a number between 0 and 1, exclusive.
+    """Return an option for a number greater than 0 and less than 1.
 
     name (str): Name of the option.
-    what (str): Help of the option.
-    above (float): Lower bound, exclusive.
-    with_1 (bool): Whether 1 is valid.
+    what (str): Help text.
+    above (float): The number must be greater than this bound.
+    with_1 (bool): Whether 1 is valid, too.
     """
 
     def check(value: float | None) -> float | None:

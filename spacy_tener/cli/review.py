@@ -1,4 +1,4 @@
-"""The command `review`, which ranks suspected annotation errors, and applies the decisions on them to the corpus."""
+"""The command `review`, which finds annotation errors in a corpus and corrects them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ._common import (
     setup_gpu,
 )
 
-# Arguments of the command that only apply to training runs.
+# Arguments that are only used if models are trained.
 TRAINING = ("dev", "folds", "settings", "jobs")
 
 
@@ -57,20 +57,22 @@ def review_cli(
     code: options.Code = None,
     jobs: options.Jobs = 1,
 ) -> None:
-    """Rank suspected annotation errors in gold annotation.
+    """Find annotation errors in gold annotation.
 
-    With a config, models are trained by cross-validation: each model predicts the fold that it was not trained on. If
-    the command is stopped, run it again to resume. With a pipeline, this pipeline predicts all texts. If it was trained
-    on the same texts, it has memorized some of the errors, so it detects fewer.
+    A model predicts the texts. An annotation error is suspected where its most probable label sequence differs from the
+    gold annotation. Suspected errors are ranked: an error ranks high if the model assigns a high probability to its
+    prediction and a low probability to the gold entities. If the model predicts no entity, the rank also depends on the
+    model's recall.
 
-    An annotation error is suspected if the model's most probable label sequence differs from the gold annotation.
-    Errors are ranked by the probability of the predicted entities and the improbability of the gold entities; if
-    nothing is predicted, by how rarely the model misses an entity. review.html shows them in a browser, where you
-    decide on them. review.jsonl contains the same data, and docs.jsonl the probability of each text's gold annotation
-    as a whole.
+    With a config, models are trained by cross-validation, so that no text is predicted by a model that was trained on
+    it. If the command is stopped, run it again to resume. With a pipeline, this pipeline predicts all texts. A pipeline
+    that was trained on the same texts detects fewer errors, because it has memorized some of them.
 
-    review --apply decisions.json corpus.spacy --output corrected.spacy writes the corpus with the decisions from the
-    page, and changes nothing else. It lists decisions that don't match the corpus, for example because it changed.
+    review.html shows the suspected errors in a browser, where you accept or reject the corrections. review.jsonl
+    contains the same data. docs.jsonl contains the probability of the complete gold annotation of each text.
+
+    review --apply decisions.json corpus.spacy --output corrected.spacy applies your decisions to the corpus. Decisions
+    that don't match the corpus are listed, for example if the corpus has changed.
 
     --jobs trains several models in parallel, which share the CPU cores.
     """
@@ -116,7 +118,7 @@ def review_cli(
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
-    """Apply decisions to a corpus, and print the result."""
+    """Apply the accepted corrections to a corpus, write the corpus, and print a summary."""
     corpus, applied = apply_to_corpus(data, decisions)
     write_bytes(output, corpus)
     msg.warn_list("Decisions that don't match the corpus, left out", applied.rejected)
@@ -126,7 +128,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
 def _write_review(
     output: Path, reviewed: Sequence[ReviewedDoc], data: str, how: str, limit: int, label_order: Sequence[str] = ()
 ) -> None:
-    """Write the files of a review, and print a summary."""
+    """Write the output files of a review, and print a summary."""
     errors, shown = write_review(output, reviewed, data, limit=limit, label_order=label_order)
     entities = sum(len(doc.entities) for doc in reviewed)
     summary = (

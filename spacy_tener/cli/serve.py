@@ -49,9 +49,9 @@ def serve_cli(
 ) -> None:
     """Serve pipelines over HTTP, with a demo page.
 
-    POST /v1/entities processes one text, /v1/entities/batch several; /docs describes the API. /health, /ready and
-    /metrics are for monitoring. After SIGTERM or Ctrl-C, the service answers all accepted requests before it ends.
-    Requires the extra `serve`.
+    POST /v1/entities processes one text, and POST /v1/entities/batch processes several texts. /docs documents the API.
+    /health, /ready and /metrics are for monitoring. After SIGTERM or Ctrl-C, the service completes all accepted
+    requests before it exits. Requires the extra `serve`.
     """
     try:
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
@@ -63,8 +63,9 @@ def serve_cli(
         named, origins = _parse_models(models), check_origins(allow_origin or ())
     api_key = read_api_key(api_key_file)
     for model in named.values():
+        # Report a missing pipeline before the port is bound.
         if not (os.path.exists(model) or is_package(model)):
-            load_pipeline(model)  # Raises the error about the model, before errors about the port.
+            load_pipeline(model)
     with bind(host, port) as sock:
         setup_gpu(gpu_id)
         pipelines = {name: _load(model) for name, model in named.items()}
@@ -75,11 +76,14 @@ def serve_cli(
 
 
 def _parse_models(models: list[str]) -> dict[str, str]:
-    """Return the pipelines by name. The default name is that of the directory or package."""
+    """Parse the arguments `MODEL` or `NAME=MODEL`.
+
+    RETURNS (dict[str, str]): The pipelines by name. The default name is the name of the directory or package.
+    """
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
-        # A path may contain an equals sign, as in runs/lr=0.1/model-best.
+        # The path of a pipeline may contain an equals sign, as in runs/lr=0.1/model-best.
         is_named = equals and Path(name).name == name and not Path(model).is_dir()
         named.update({name: path} if is_named else {Path(model).name: model})
     if len(named) < len(models) or "" in named:
@@ -88,7 +92,7 @@ def _parse_models(models: list[str]) -> dict[str, str]:
 
 
 def _load(model: str) -> Language:
-    """Load a pipeline. Raises a RemedyError if it has no component that predicts entities."""
+    """Load a pipeline. Raises a RemedyError if no component predicts entities."""
     nlp = load_pipeline(model)
     check_finders(nlp, model)
     return nlp

@@ -1,4 +1,4 @@
-"""The command `silver`, which annotates raw text with trained pipelines, as training data."""
+"""The command `silver`, which annotates raw texts with trained pipelines, to use them as training data."""
 
 from __future__ import annotations
 
@@ -56,17 +56,21 @@ def silver_cli(
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """Annotate raw text with trained pipelines, as training data (silver-standard data).
+    """Annotate raw texts with trained pipelines, to use them as training data (silver-standard data).
 
-    Keeps entities with a probability of at least --sure, and tokens that are outside of entities with a probability of
-    at least --outside. All other tokens get missing annotation, which `tener_ner` supports in training. If you use
-    several pipelines, their probabilities are averaged. `tener_ner` predicts probabilities (calibrate them with `spacy
-    tener calibrate`); entities of other components have the probability 1.
+    Keeps entities with a probability of at least --sure. Tokens outside of entities are annotated as such if their
+    probability is at least --outside. All other tokens get missing annotation, which `tener_ner` supports in training.
 
-    Each line of a text file is a text. A record of JSONL, CSV or a .spacy file is one text, and keeps its id. Train on
-    the output with `spacy.Corpus.v1`, or combine it with gold annotation with `spacy_tener.MixedCorpus.v1`. If the
-    command is stopped, run it again to resume after the last complete file. This isn't possible if pipelines or texts
-    have changed, or if the texts come from standard input.
+    With several pipelines, the probabilities are averaged. Calibrate a `tener_ner` with `spacy tener calibrate` first,
+    so that its probabilities are reliable. Components other than `tener_ner` don't provide probabilities: their
+    entities get the probability 1.
+
+    Each line of a text file is one text. Each record of JSONL, CSV or a .spacy file is one text, and its id is kept. To
+    train on the output, use `spacy.Corpus.v1`. To combine the output with gold annotation, use
+    `spacy_tener.MixedCorpus.v1`.
+
+    If the command is stopped, run it again to resume after the last complete file. You cannot resume if the pipelines
+    or the texts have changed, or if the texts come from standard input.
     """
     setup_gpu(gpu_id)
     check_folder(output)

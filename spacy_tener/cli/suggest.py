@@ -34,7 +34,7 @@ from ._common import (
 
 INTERFACE, BLANK = "-interface.xml", "blank:"
 ANNOTATION_PAGE = "page"
-# Default formats by the suffix of the output.
+# Default format for each suffix of the output file.
 BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PAGE}
 
 
@@ -58,16 +58,19 @@ def suggest_cli(
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
 ) -> None:
-    """Select the texts that are most worth annotating (active learning).
+    """Select the texts that are most useful to annotate (active learning).
 
-    Selects texts that the model is most uncertain about and that differ from each other, without duplicates. The input
-    may have millions of texts. Each line of a text file is a text. A record of JSONL, CSV or a .spacy file is one text,
-    and keeps its id. The output can be imported into doccano, Label Studio or Prodigy, and contains the model's
-    predictions with their probabilities. `spacy tener convert` converts the exports of these tools. The format `page`
-    is an HTML page in a single file, on which you annotate in a browser. Without --format, the suffix of the output
-    determines the format: .jsonl is doccano, .json Label Studio, .html the page.
+    The selected texts are those with the most uncertain predictions. They also differ from each other, and contain no
+    duplicates. The input may consist of millions of texts. Each line of a text file is one text. Each record of JSONL,
+    CSV or a .spacy file is one text, and its id is kept.
 
-    blank:zh selects texts without a model. They differ from each other and contain no predictions.
+    The output contains the texts with the predicted entities and their probabilities. It can be imported into doccano,
+    Label Studio or Prodigy. To convert the finished annotation, use `spacy tener convert`. The format `page` is an HTML
+    page for annotation in a browser. Without --format, the suffix of the output determines the format: .jsonl for
+    doccano, .json for Label Studio, .html for the page.
+
+    With blank:zh as MODEL, texts are selected without a trained pipeline. The selected texts differ from each other,
+    but the output contains no predictions.
     """
     if format is None and (format := BY_ENDING.get(output.suffix)) is None:
         remedy = f"Set --format to one of: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
@@ -84,7 +87,7 @@ def suggest_cli(
     setup_gpu(gpu_id)
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
     if not blank:
-        PipelineNER.of(nlp)  # Raises an error if the pipeline has no tener_ner.
+        PipelineNER.of(nlp)  # Report an error early if the pipeline has no `tener_ner`.
     shown = names(labels) or entity_labels(nlp)
     records = require_records(stream_records(find_texts(texts)[0]), texts)
     known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]

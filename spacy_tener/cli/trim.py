@@ -1,4 +1,4 @@
-"""The command `trim`, which makes a pipeline smaller, or converts its transformer so that it runs without torch."""
+"""The command `trim`, which makes a pipeline smaller, or converts its transformer to ONNX."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def trim_cli(
     force: options.Force = False,
     code: options.Code = None,
 ) -> None:
-    """Make a pipeline smaller, or independent of torch.
+    """Make a pipeline smaller, or convert its transformer to ONNX.
 
-    A pipeline has embeddings for all characters, bigrams and words of its vectors and its training data, and most texts
-    need only few of them. TEXTS should be the training data, and raw text similar to the texts that the pipeline will
-    process. Strings that don't occur in TEXTS become unknown strings. Small tables, such as the tags of a segmenter,
-    and the lexicon are not trimmed. Use --component to trim another component with embeddings, such as a shared
-    tok2vec.
+    A pipeline contains embeddings of all characters, bigrams and words in its training data and vectors. Most texts
+    need only few of them. This command removes the embeddings of all strings that don't occur in TEXTS. Afterwards, the
+    pipeline treats these strings as unknown. As TEXTS, use the training data and raw texts similar to those that the
+    pipeline will process. The lexicon and small tables, such as tag embeddings, are not trimmed. Use --component to
+    trim another component, such as a shared tok2vec.
 
-    With --onnx, embeddings are not trimmed. The transformer is converted to an ONNX graph, which ONNX Runtime computes
-    without torch and transformers. This is several times as fast on a CPU, and int8 is the fastest. The command counts
-    and prints the entities in TEXTS that only one of the two pipelines predicts. Requires onnx and onnxruntime.
+    With --onnx, the transformer is converted to ONNX, and embeddings are not trimmed. ONNX Runtime runs the transformer
+    without torch and transformers, several times as fast on a CPU. int8 is the fastest. The command also lists the
+    entities in TEXTS that only one of the two pipelines predicts. Requires onnx and onnxruntime.
     """
     check_new(output, force)
     nlp = load_pipeline(model)
-    before = size_mb(nlp.path)  # Measured now, since --output may overwrite MODEL.
+    before = size_mb(nlp.path)  # Measured before the output is written, since --output may overwrite MODEL.
     if onnx is None:
         trim_rows(nlp, stream_texts(texts), min_count=min_count, half=half, component=component)
         write_pipeline(nlp, output)
@@ -61,7 +61,7 @@ def trim_cli(
 
 
 def _convert_to_onnx(nlp: Language, model: str, texts: list[str], precision: str, output: Path) -> None:
-    """Convert the transformer of a pipeline to ONNX, write the pipeline, and print which entities changed."""
+    """Convert a pipeline's transformer to ONNX, write the pipeline, and print which predicted entities changed."""
     require_torch()
     from ..export.transformer_to_onnx_torch import Precision, changed_entities, to_onnx
 

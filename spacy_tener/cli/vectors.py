@@ -40,14 +40,14 @@ def vectors_cli(
     width: Annotated[int, typer.Option("--width", help="Number of principal components", min=1)] = 100,
     force: options.Force = False,
 ) -> None:
-    """Compute word vectors with a pretrained encoder.
+    """Compute static word vectors with a pretrained encoder.
 
-    Each word is encoded without context. Its vector is the mean of its subword tokens' hidden states in some layers,
-    reduced to principal components. Use the vectors with the overlay `static`; the trained pipeline doesn't need the
-    encoder.
+    Each word is encoded without context. The vector of a word is the mean hidden state of its subword tokens, averaged
+    over the selected layers and reduced by principal component analysis. Use the vectors with the overlay `static`. A
+    pipeline with these vectors doesn't need the encoder.
 
-    The words come from a list, from raw texts (the most frequent first), or by default from GloVe (extra `glove`). If
-    the command is stopped, run it again to continue.
+    The words come from --words, from raw texts (the most frequent words first), or by default from GloVe (extra
+    `glove`). If the command is stopped, run it again to continue.
     """
     check_file(output, force)
     if words is not None and texts:
@@ -76,7 +76,7 @@ def vectors_cli(
 
 
 def _numbers(text: str) -> list[int]:
-    """Parse a list of layer numbers."""
+    """Parse a comma-separated list of layer numbers."""
     numbers = names(text)
     if not numbers or not all(map(str.isdecimal, numbers)):
         raise CommandLineError(

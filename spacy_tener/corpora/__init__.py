@@ -1,9 +1,10 @@
-"""Read annotated corpora in the formats in which they are published, and convert them to spaCy's `.spacy` files.
+"""Readers for annotated corpora in common formats, and conversion to spaCy's `.spacy` files.
 
-`reader.CorpusReader` detects the format of a file and yields its sentences or texts (`annotation.Sentence`,
-`annotation.AnnotatedText`). `columns`, `json_records` and `label_studio` parse one family of formats each. `docs`
-converts sentences and texts to spaCy Docs, and `convert` converts whole files and directories. `folds` divides a corpus
-for cross-validation.
-
-The command `convert` uses all of these modules. Other commands use `docs` to load `.spacy` files.
+* `reader`: `CorpusReader` detects the format of a file and yields its sentences or texts.
+* `annotation`: data classes for annotated sentences and texts.
+* `columns`, `json_records`, `label_studio`: parsers for the supported formats.
+* `docs`: conversion of sentences and texts to Docs, and functions that read and write `.spacy` files.
+* `convert`: conversion of files and directories, for the command `convert`.
+* `folds`: folds for cross-validation.
+* `tokenizers`: tokenizers for texts that are not tokenized.
 """

@@ -1,7 +1,7 @@
-"""Data classes for annotated sentences and texts, checks of character offsets, and a log of corrections.
+"""Data classes for annotated sentences and texts, with functions that validate them.
 
-The parsers of all formats (`columns`, `json_records`, `label_studio`) return `Sentence` or `AnnotatedText`. They report
-corrections to `Notes` and errors in single records as `RecordError`.
+The parsers of all formats (`columns`, `json_records`, `label_studio`) return a `Sentence` or an `AnnotatedText`. They
+count corrections in `Notes`, and raise a `RecordError` for an invalid sentence or JSON record.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from ..errors import InputError, RemedyError
 
-# Key that `tener suggest` adds to its records. Their entities are predictions that nobody has corrected yet.
+# Key that marks the records written by `tener suggest`. The entities in these records are predictions that must still
+# be corrected.
 SUGGESTED = "suggested"
 SEE_HELP = "See `python -m spacy tener convert --help` for the supported formats."
 
@@ -32,13 +33,15 @@ _T = TypeVar("_T")
 
 
 class CorpusError(InputError):
-    """An error in the content of a corpus, with the file and the line."""
+    """Error in the content of a corpus file. Contains the path of the file and the line number."""
 
 
 class RecordError(RemedyError):
-    """An error in one sentence or record. The reader of the file collects these errors and reports them together.
+    """Error in a single sentence or JSON record.
 
-    line (int | None): Line of the error, or None for the first line of the record.
+    `CorpusReader` skips the sentence or record, and reports all errors together at the end of the file.
+
+    line (int | None): Line number of the error. None for the first line of the record.
     """
 
     def __init__(self, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -48,12 +51,14 @@ class RecordError(RemedyError):
 
 @dataclass(frozen=True)
 class EntitySpan:
-    """An entity from `start` up to, but not including, `end`. Offsets count tokens in a `Sentence`, and characters in
-    an `AnnotatedText`.
+    """An entity with its offsets and its label.
 
-    label (str): Entity type. Surrounding whitespace is removed, since `"PER "` and `"PER"` would be different labels.
-    quoted (str | None): Text of the entity as quoted in the file, to check the offsets. None if the file doesn't quote
-        it, or once the offsets are checked.
+    The offsets are token indices in a `Sentence`, and character offsets in an `AnnotatedText`.
+
+    start (int): Offset of the first token or character.
+    end (int): Offset after the last token or character.
+    label (str): Entity type. Surrounding whitespace is removed.
+    quoted (str | None): Text of the entity, if the file contains it. Used to validate the offsets.
     """
 
     start: int
@@ -70,10 +75,10 @@ class Sentence:
     """A tokenized sentence of a corpus.
 
     tokens (tuple[str, ...]): Tokens of the sentence.
-    spans (tuple[EntitySpan, ...]): Entities, with token offsets.
+    spans (tuple[EntitySpan, ...]): Entities, with token indices.
     missing (tuple[int, ...]): Indices of tokens with missing annotation.
-    line (int): Line on which the sentence begins.
-    spaces (tuple[bool, ...]): Whether each token is followed by a space. Empty if the format has no such information.
+    line (int): Line number of the beginning of the sentence.
+    spaces (tuple[bool, ...]): Whether each token is followed by a space. Empty if unknown.
     """
 
     tokens: tuple[str, ...]
@@ -90,15 +95,15 @@ class Sentence:
 
 @dataclass(frozen=True)
 class AnnotatedText:
-    """A text of a corpus with entities as character offsets.
+    """A text of a corpus, with entities as character offsets.
 
     text (str): The text.
-    spans (tuple[EntitySpan, ...]): Entities as written in the file. `resolve_spans` sorts them and removes overlaps.
-    missing (tuple[tuple[int, int], ...]): Character ranges with missing annotation. Entities take precedence over them.
-    line (int): Line on which the record begins.
+    spans (tuple[EntitySpan, ...]): Entities. They may be unsorted and overlap until `resolve_spans` is called.
+    missing (tuple[tuple[int, int], ...]): Character ranges with missing annotation. Entities in these ranges are kept.
+    line (int): Line number of the beginning of the record.
     incorrect (tuple[EntitySpan, ...]): Negative examples: spans that an annotator rejected. They may overlap.
-    overlapping (tuple[EntitySpan, ...]): Entities that `resolve_spans` removed from `spans` because a longer entity
-        overlaps them.
+    overlapping (tuple[EntitySpan, ...]): Entities that `resolve_spans` removed from `spans` because they overlap a
+        longer entity.
     """
 
     text: str
@@ -110,7 +115,10 @@ class AnnotatedText:
 
 
 class Event(Enum):
-    """Types of corrections and omissions that a conversion counts. The value is the message for the user."""
+    """Corrections and omissions that are counted when a corpus is read.
+
+    The value of each member is the message for the user.
+    """
 
     REPAIRED = "Tags repaired"
     MISALIGNED = "Entities whose boundaries are not token boundaries; their tokens get missing annotation"
@@ -128,19 +136,19 @@ class Event(Enum):
     NOT_A_CORPUS = "Files in directories that are not corpora, left out"
 
 
-# Function that records an event in the current record, with a description of the example.
+# Signature of a function that counts a correction or omission. The second argument describes the event, for the report.
 Note = Callable[[Event, str], object]
 
 
 @dataclass
 class Notes:
-    """Numbers of corrections and omissions in one file, with the first examples of each, and errors in its records.
+    """Log of the corrections, omissions and errors in one file.
 
     source (str): Name of the file.
     counts (Counter[Event]): Number of events of each type.
-    examples (dict[Event, list[str]]): The first `max_examples` examples of each type.
-    errors (list[CorpusError]): The first `max_errors` errors in records.
-    n_errors (int): Number of all errors in records.
+    examples (dict[Event, list[str]]): Descriptions of the first `max_examples` events of each type.
+    errors (list[CorpusError]): The first `max_errors` errors.
+    n_errors (int): Total number of errors.
     """
 
     source: str = ""
@@ -153,9 +161,11 @@ class Notes:
     max_errors = 10
 
     def add(self, event: Event, detail: str, line: int | None = None) -> None:
-        """Count an event and store its description as an example.
+        """Count an event. The descriptions of the first events are stored as examples.
 
-        line (int | None): Line of the event, or None if it concerns the whole file.
+        event (Event): Type of the event.
+        detail (str): Description of the event.
+        line (int | None): Line number of the event. None if the event concerns the whole file.
         """
         self.counts[event] += 1
         examples = self.examples.setdefault(event, [])
@@ -163,16 +173,17 @@ class Notes:
             examples.append(detail if line is None else f"line {line}: {detail}")
 
     def refuse(self, error: RecordError, line: int) -> None:
-        """Store the error of a record, so that all errors of a file can be reported together.
+        """Store an error in a record, to report all errors of a file together.
 
-        line (int): First line of the record, used if the error has no line itself.
+        error (RecordError): The error.
+        line (int): Line number to use if the error has no line number.
         """
         self.n_errors += 1
         if len(self.errors) < self.max_errors:
             self.errors.append(CorpusError(self.source, error.reason, error.remedy, line=error.line or line))
 
     def raise_errors(self) -> None:
-        """Raise the first stored error. Its message also lists the other errors with their lines."""
+        """Raise a CorpusError for the first stored error, if there is any. The message also lists the other errors."""
         if not self.errors:
             return
         first, *rest = self.errors
@@ -184,29 +195,29 @@ class Notes:
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
     def update(self, notes: Notes) -> None:
-        """Add the counts and examples of another log to this one."""
+        """Add the counts and examples of another `Notes` object."""
         self.counts.update(notes.counts)
         for event, examples in notes.examples.items():
             total = self.examples.setdefault(event, [])
             total.extend(examples[: self.max_examples - len(total)])
 
 
-# Character offsets
+# Validation of entities with character offsets.
 
 
 def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> AnnotatedText:
-    """Return a text whose entities are valid: within the text, labelled, without whitespace at their boundaries, and
-    not overlapping.
+    """Return a copy of an annotated text with valid entities.
 
-    If an entity is removed because a longer one overlaps it, its remaining characters get missing annotation. They
-    belong to an entity, so they must not become O.
+    Valid entities are inside the text, have a label, don't begin or end with whitespace, and don't overlap. If an
+    entity is removed because it overlaps a longer entity, its remaining characters get missing annotation. They must
+    not become O, since they belong to an entity.
 
-    raw (AnnotatedText): Text with entities as written in the file.
-    note (Note): Function that records corrections.
-    line (int): Line on which the record begins.
-    overlap (str): What to do if entities overlap. `error` raises a RecordError. `longest` keeps the longest entity, or
-        the first among entities of equal length. `spans` does the same but doesn't report the others as left out, since
-        the caller stores them in `doc.spans`.
+    raw (AnnotatedText): Text with the entities as written in the file.
+    note (Note): Function that counts corrections.
+    line (int): Line number of the beginning of the record.
+    overlap (str): What to do with overlapping entities. `error` raises a RecordError. `longest` keeps the longest
+        entity, or the first if several have the same length. `spans` also keeps the longest entity, but doesn't count
+        the other entities as omissions, since they are later stored in `doc.spans`.
     """
     spans, incorrect = (clean_spans(group, raw.text, note) for group in (raw.spans, raw.incorrect))
     contradictory = spans.keys() & incorrect.keys()
@@ -223,7 +234,11 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
 def _remove_overlaps(
     spans: Iterable[EntitySpan], shown: Callable[[EntitySpan], str], note: Note, overlap: str
 ) -> tuple[list[EntitySpan], list[EntitySpan]]:
-    """Return the entities to keep, in text order, and the entities that overlap a longer one."""
+    """Select the longest of overlapping entities.
+
+    RETURNS (tuple[list[EntitySpan], list[EntitySpan]]): The selected entities, and the removed entities. Both are in
+        text order.
+    """
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
     selected = longest(ordered)
     if overlap == "error" and len(selected) < len(ordered):
@@ -238,9 +253,12 @@ def _remove_overlaps(
 
 
 def clean_spans(group: Iterable[EntitySpan], text: str, note: Note) -> dict[EntitySpan, None]:
-    """Return valid entities without whitespace at their boundaries and without duplicates.
+    """Validate entities, and remove duplicates and surrounding whitespace.
 
-    The result is a dictionary without values, because sets don't keep the order.
+    group (Iterable[EntitySpan]): Entities as written in the file.
+    text (str): Text that contains the entities.
+    note (Note): Function that counts corrections.
+    RETURNS (dict[EntitySpan, None]): The entities as an ordered set: dictionary keys, which keep their order.
     """
     spans: dict[EntitySpan, None] = {}
     for raw_span in group:
@@ -257,15 +275,16 @@ def clean_spans(group: Iterable[EntitySpan], text: str, note: Note) -> dict[Enti
 
 
 def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
-    """Return the longest entities among overlapping ones, or the first if they are equally long.
+    """Select the longest of overlapping entities, or the first if several have the same length.
 
-    spans (Sequence[EntitySpan]): Entities in text order. The result has the same order.
+    spans (Sequence[EntitySpan]): Entities in text order.
+    RETURNS (list[EntitySpan]): The selected entities in text order.
     """
     if all(span.end <= following.start for span, following in pairwise(spans)):
         return list(spans)
     covered_indices: set[int] = set()
     selected = []
-    # Greedy selection by decreasing length, as spaCy's `filter_spans` does it.
+    # Select spans greedily by decreasing length, as spaCy's `filter_spans` does.
     for span in sorted(spans, key=lambda span: (span.start - span.end, span.start)):
         covered = range(span.start, span.end)
         if covered_indices.isdisjoint(covered):
@@ -275,7 +294,9 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
 
 
 def _check_span(span: EntitySpan, text: str) -> EntitySpan:
-    """Return the entity if its offsets, its label and its quoted text are valid. Raises a RecordError otherwise."""
+    """Validate the offsets, label and quoted text of an entity, and return the entity. Raises a RecordError if
+    invalid.
+    """
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
@@ -290,46 +311,48 @@ def _check_span(span: EntitySpan, text: str) -> EntitySpan:
 
 
 def is_quoted(span: EntitySpan, text: str) -> bool:
-    """Return whether the text that the file quotes for an entity equals the text at its offsets.
+    """Return whether the quoted text of an entity equals the text at its offsets.
 
-    Whitespace is ignored, because annotation tools escape it or collapse it when they quote a text.
+    Whitespace is ignored, because annotation tools escape or collapse whitespace in quoted text. If the file doesn't
+    quote the entity, return True.
     """
     return span.quoted is None or _without_whitespace(span.quoted) == _without_whitespace(text[span.start : span.end])
 
 
 def _without_whitespace(text: str) -> str:
-    """Return the text without whitespace. `\\n`, as some tools escape line breaks, counts as whitespace."""
+    """Remove whitespace from a text, including line breaks that are escaped as `\\n`."""
     return "".join(text.replace("\\n", " ").split())
 
 
 def _strip_whitespace(span: EntitySpan, text: str) -> EntitySpan:
-    """Return the entity without leading and trailing whitespace. An entity of nothing but whitespace becomes empty."""
+    """Move the boundaries of an entity inwards, past leading and trailing whitespace. The result may be empty."""
     covered = text[span.start : span.end]
     end = span.start + len(covered.rstrip())
     return EntitySpan(min(end, span.end - len(covered.lstrip())), end, span.label)
 
 
 def _describe_span(span: EntitySpan, text: str) -> str:
-    """Return label, offsets and text of an entity for a message."""
+    """Describe an entity by its label, offsets and text, for a message."""
     return f"{span.label} {span.start}-{span.end} '{text[span.start : span.end][:40]}'"
 
 
-# Shapes of JSON
+# Type checks for JSON values.
 
 
 def check_offset(value: object) -> int:
-    """Return a value as an offset. Raises a RecordError if it isn't an integer."""
+    """Check that an offset in a JSON file is an integer, and return the offset. Raises a RecordError otherwise."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise RecordError(f"an offset is not an integer: {excerpt(value)}", SEE_HELP)
     return value
 
 
 def expect(value: object, expected_type: type[_T], name: str, shape: str) -> _T:
-    """Return a value if it has the expected type. Raises a RecordError otherwise.
+    """Check that a value in a JSON file has the expected type, and return the value. Raises a RecordError otherwise.
 
+    value (object): Value to check.
     expected_type (type): Expected type.
-    name (str): Name of the value in messages, such as `'text'`.
-    shape (str): Description of the type in messages, such as `a string`.
+    name (str): Name of the value for the message, such as `'text'`.
+    shape (str): Description of the type for the message, such as `a string`.
     """
     if not isinstance(value, expected_type):
         raise RecordError(f"{name} is not {shape}: {excerpt(value)}", SEE_HELP)
@@ -337,5 +360,5 @@ def expect(value: object, expected_type: type[_T], name: str, shape: str) -> _T:
 
 
 def excerpt(value: object) -> str:
-    """Return the beginning of a JSON value for a message."""
+    """Return the first 60 characters of a value as JSON, for a message."""
     return "missing" if value is None else json.dumps(value, ensure_ascii=False)[:60]

@@ -1,4 +1,4 @@
-"""Parse corpora with one token and its tag on each line: CoNLL-2003, Weibo NER, CoNLL-U and similar formats.
+"""Parse corpora with one token and its tag on each line: CoNLL-2003, CoNLL-U, Weibo NER and similar formats.
 
     # text = Hugo Boss AG        the original text, as in CoNLL-U (optional)
     Hugo  B-PER                  token in the first column, tag in the last
@@ -6,23 +6,24 @@
     AG    O
                                  a blank line ends the sentence
 
-* Lines that contain a tab are split at tabs, all other lines at runs of spaces.
-* If the first column contains the number of each token in its sentence, the second column contains the tokens.
-* Blank lines, lines that begin with `-DOCSTART-` and the end of the file end a sentence.
-* A line that begins with `#` before the first token is a comment, unless it ends in a tag and has as many columns as
-  the other lines.
-* A comment `# text = ` contains the original text, from which the whitespace between tokens is restored.
-* Weibo NER appends to each character its position in the word (`科0`, `技1`). The position is removed.
+Lines and columns:
 
-A tag is `O`, a prefix and a label (`B-PER`, or `B_PER` as in People's Daily), or `-` for missing annotation. Tags are
-interpreted as in the script `conlleval`, so that the entities don't depend on the detected tag scheme:
+* A line that contains a tab is split at tabs. Other lines are split at spaces.
+* If the first column contains token numbers, the second column contains the tokens.
+* A blank line or a line `-DOCSTART-` ends a sentence.
+* A line that begins with `#` is a comment if it precedes the tokens of a sentence and doesn't look like a token with a
+  tag.
+* A comment `# text = ` contains the original text of the sentence. It specifies the whitespace between the tokens.
+* In Weibo NER, each character is followed by its position in the word (`科0`, `技1`). The position is removed.
+
+A tag is `O`, or a prefix with a label, such as `B-PER` or `B_PER`. The tag `-` means missing annotation. Tags are
+interpreted as in the script `conlleval`, independently of the tag scheme:
 
 * `B`, `S` and `U` begin an entity.
-* `I`, `M`, `E` and `L` continue an entity of the same type, or begin an entity if there is none to continue: at the
-  start of a sentence, after `O`, after another type, or after a tag that ends an entity.
+* `I`, `M`, `E` and `L` continue an entity with the same label. If there is no such entity, they begin a new entity.
 * `E`, `L`, `S` and `U` end an entity.
 
-The tag scheme only determines which sequences are well-formed. Other tags are counted and reported as repaired.
+The tag scheme is only used to count repairs: tags that are not well-formed in the scheme.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from .annotation import EntitySpan, Event, Notes, RecordError, Sentence, excerpt
 
 AUTO = "auto"
 MISSING_TAG = "-"
-# Prefixes of an entity's first, inner and last token, and of an entity of one token.
+# Prefixes of each tag scheme: for the first, inner and last token of an entity, and for single-token entities.
 SCHEMES = {
     "IOB2": ("B", "I", "I", "B"),
     "IOB1": ("I", "I", "I", "I"),
@@ -48,23 +49,27 @@ SCHEMES = {
 ALIASES = {"BIO": "IOB2", "IOB": "IOB1", "IOBES": "BIOES", "BIOUL": "BILOU"}
 _TAG = re.compile(r"([BIMESLU])[-_](.+)", re.DOTALL)
 _CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
-# IOB1 uses B only between two adjacent entities of the same type.
+# All prefixes of each scheme. IOB1 also contains B, for an entity directly after an entity with the same label.
 _ALPHABETS = {name: frozenset(letters) | {"B"} for name, letters in SCHEMES.items()}
 
 DOCUMENT_START = "-DOCSTART-"
 _TEXT_COMMENT = "# text = "
 
-# The first group is lazy, so that `310` is the character 3 at position 10, and `10` is the character 1 at position 0.
+# Matches a character and its position in the word, as in `科0`. The first group is lazy, so that digits belong to the
+# position where possible: `310` is the character 3 at position 10.
 _POSITIONED = re.compile(r"(.+?)([0-9]{1,4})", re.DOTALL)
 _SPACES = re.compile(" +")
-_MIN_REGULAR = 0.95  # Minimum fraction of tokens with the expected number, to treat a file as numbered.
+# A column contains token numbers or positions if at least this fraction of its values are consecutive.
+_MIN_REGULAR = 0.95
 
 
-# Tags
+# Parsing of tags.
 
 
 def find_scheme(name: str) -> str:
-    """Return the canonical name of a tag scheme, given its name or alias in any case. `auto` is returned as is."""
+    """Return the canonical name of a tag scheme. Names and aliases are not case-sensitive, and `auto` is a valid
+    name.
+    """
     scheme = AUTO if name.lower() == AUTO else ALIASES.get(name.upper(), name.upper())
     if scheme not in (AUTO, *SCHEMES):
         raise RemedyError(f"Unknown tag scheme '{name}'", f"Use one of: {', '.join((AUTO, *SCHEMES, *ALIASES))}.")
@@ -72,9 +77,9 @@ def find_scheme(name: str) -> str:
 
 
 class TagReader:
-    """Convert the tags of one file to entities, sentence by sentence, and detect their tag scheme.
+    """Convert the tags of a file to entities, and detect the tag scheme.
 
-    scheme (str): Tag scheme that the tags must belong to, or `auto` to detect it.
+    scheme (str): Name of the tag scheme, or `auto` to detect the scheme.
     """
 
     def __init__(self, scheme: str = AUTO) -> None:
@@ -82,16 +87,16 @@ class TagReader:
         self._candidates = list(SCHEMES) if scheme == AUTO else [scheme]
         self._prefixes: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING_TAG: (MISSING_TAG, "")}
-        # Which tags are well-formed differs between IOB1, IOB2 and the schemes that mark the end of an entity. The
-        # scheme may be known only at the end of the file, so repairs are counted for all three.
+        # A tag can be well-formed in one scheme and not in another. The detected scheme may change until the end of the
+        # file. Therefore, count repairs for three groups: IOB1, IOB2, and the schemes that mark the end of an entity.
         self._repairs = {"IOB1": Notes(), "IOB2": Notes(), "marked": Notes()}
 
     @property
     def scheme(self) -> str | None:
-        """Return the tag scheme of the tags so far, or None before the first entity tag.
+        """Return the tag scheme that matches the tags read so far, or None if there were no entity tags.
 
-        It is the first scheme that has all prefixes. IOB1 and IOB2 have the same prefixes; the one with fewer repairs
-        is returned.
+        The scheme is determined by the prefixes of the tags. IOB1 and IOB2 have the same prefixes, so the scheme with
+        fewer repairs is returned.
         """
         if not self._prefixes and len(self._candidates) > 1:
             return None
@@ -101,17 +106,19 @@ class TagReader:
 
     @property
     def repairs(self) -> Notes:
-        """Return the corrections of tags that are not well-formed in the detected scheme."""
+        """Return the log of tags that are not well-formed in the detected scheme."""
         return self._repairs.get(self.scheme or "", self._repairs["marked"])
 
     def read(
         self, tags: Sequence[str], *, line: int = 1, step: int = 1
     ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
-        """Return the entities of a sentence, and the indices of tokens with missing annotation.
+        """Convert the tags of a sentence to entities.
 
         tags (Sequence[str]): Tag of each token.
-        line (int): Line of the first tag.
-        step (int): Number of lines from one tag to the next: 1 in columns, 0 if all tags are in one record.
+        line (int): Line number of the first tag.
+        step (int): Number of lines per tag: 1 in column formats, and 0 if all tags are on the same line.
+        RETURNS (tuple[tuple[EntitySpan, ...], tuple[int, ...]]): Entities, and indices of tokens with missing
+            annotation.
         """
         spans: list[EntitySpan] = []
         missing: list[int] = []
@@ -137,7 +144,10 @@ class TagReader:
         return tuple(spans), tuple(missing)
 
     def _check_first(self, tags: Sequence[str], index: int, letter: str, same_type: bool, line: int) -> None:
-        """Record a repair if the first tag of an entity is not the one that the scheme prescribes there."""
+        """Count a repair for each scheme in which the first tag of an entity is not well-formed.
+
+        same_type (bool): Whether the previous token belongs to an entity with the same label.
+        """
         after = f"after {tags[index - 1]}" if index else "at the start of a sentence"
         if letter in _CONTINUING:
             for scheme_group in ("IOB2", "marked"):
@@ -146,7 +156,7 @@ class TagReader:
             self._note("IOB1", line, f"{tags[index]} {after} where I would do")
 
     def _note_unfinished(self, tag: str, line: int) -> None:
-        """Record a repair if an entity ends without E, L, S or U in a scheme that has these prefixes."""
+        """Count a repair for an entity without an end tag. IOB1 and IOB2 have no end tags."""
         self._note("marked", line, f"{tag} is not followed by the entity's end")
 
     def _note(self, scheme_group: str, line: int, detail: str) -> None:
@@ -166,7 +176,10 @@ class TagReader:
         return letter, label
 
     def _exclude_schemes(self, letter: str, tag: str, line: int) -> None:
-        """Exclude the tag schemes that don't have a prefix. Raises a RecordError if no scheme is left."""
+        """Exclude all candidate tag schemes that don't contain a given prefix.
+
+        Raises a RecordError if no candidate is left.
+        """
         matching = [name for name in self._candidates if letter in _ALPHABETS[name]]
         if not matching:
             schemes = " or ".join(self._candidates)
@@ -179,15 +192,19 @@ class TagReader:
         self._prefixes.add(letter)
 
 
-# Columns
+# Parsing of lines and columns.
 
 
-# Lines of one sentence, with their numbers.
+# The lines of a sentence, with their line numbers.
 Block = list[tuple[int, str]]
 
 
 def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]:
-    """Yield the lines of each sentence, with the number of the first line."""
+    """Group the lines of a file into sentences.
+
+    lines (Iterable[tuple[int, str]]): Line numbers and lines.
+    YIELDS (tuple[int, Block]): Number of the first line, and the lines of the sentence.
+    """
     block: Block = []
     for number, line in lines:
         if line.strip() and not line.startswith(DOCUMENT_START):
@@ -201,14 +218,14 @@ def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]
 
 @dataclass
 class ColumnReader:
-    """Parse the sentences of one file in columns.
+    """Parser for the sentences of a file with columns.
 
     tags (TagReader): Converts tags to entities.
     notes (Notes): Log of corrections.
-    token (int): Index of the column with the token. Negative indices count from the last column.
-    tag (int): Index of the column with the tag. Negative indices count from the last column.
-    positions (bool): Remove the position in the word from the end of each token, as in Weibo NER.
-    width (int): Number of columns, or 0 before the first line.
+    token (int): Index of the token column. Negative indices count from the last column.
+    tag (int): Index of the tag column. Negative indices count from the last column.
+    positions (bool): Whether each token ends in its position in the word, as in Weibo NER. The position is removed.
+    width (int): Number of columns. 0 before the first sentence is parsed.
     """
 
     tags: TagReader
@@ -219,7 +236,12 @@ class ColumnReader:
     width: int = 0
 
     def __call__(self, block: Block, line: int) -> list[Sentence]:
-        """Return the sentence of a block in a list, or an empty list if the block contains only comments."""
+        """Parse the lines of a sentence.
+
+        block (Block): Lines with their line numbers.
+        line (int): Number of the first line.
+        RETURNS (list[Sentence]): A list with the sentence. Empty if all lines are comments.
+        """
         rows = [(number, split_line(text)) for number, text in block]
         written: tuple[int, str] | None = None
         while rows and (block[-len(rows)][1].startswith(_TEXT_COMMENT) or self._is_comment(rows[0][1])):
@@ -243,14 +265,16 @@ class ColumnReader:
         return [sentence if written is None else align_with_text(sentence, written[1], written[0])]
 
     def _is_comment(self, columns: Sequence[str]) -> bool:
-        """Return whether a line that begins with `#` is a comment. A token may begin with `#` as well, for example a
-        hashtag.
+        """Return whether a line is a comment.
+
+        A comment begins with `#`. A token can also begin with `#`, such as a hashtag. Such a line has the usual number
+        of columns and ends in a tag.
         """
         differs = len(columns) < 2 or len(columns) != (self.width or len(columns)) or not is_tag(columns[-1])
         return columns[0].startswith("#") and differs
 
     def _check(self, columns: Sequence[str], number: int) -> None:
-        """Raise a RecordError if a line lacks columns or its token is empty."""
+        """Raise a RecordError if a line has the wrong number of columns or an empty token."""
         if len(columns) < 2:
             remedy = "Each line needs a token and its tag, separated by a space or a tab."
             if "," in columns[0]:
@@ -270,12 +294,13 @@ class ColumnReader:
 
 
 def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
-    """Return the sentence with the whitespace that separates its tokens in the original text.
+    """Add the whitespace between the tokens to a sentence, based on the original text.
 
-    A single space is stored in `spaces`. Any other whitespace becomes a token, as in spaCy's tokenizers.
+    A single space is stored in `Sentence.spaces`. Additional whitespace becomes a token, as in spaCy's tokenizers.
 
+    sentence (Sentence): Sentence without whitespace.
     text (str): Original text of the sentence.
-    line (int): Line of the text, for errors.
+    line (int): Line number of the text, for error messages.
     """
     tokens: list[str] = []
     spaces: list[bool] = []
@@ -297,7 +322,8 @@ def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
     spans = tuple(
         EntitySpan(token_indices[span.start], token_indices[span.end - 1] + 1, span.label) for span in sentence.spans
     )
-    # Whitespace between two tokens with missing annotation gets missing annotation too, since an entity may contain it.
+    # A whitespace token between two tokens with missing annotation also gets missing annotation, since all three may
+    # belong to the same entity.
     unknown = {token_indices[index] for index in sentence.missing}
     gaps = set(range(len(tokens))) - set(token_indices)
     unknown |= {gap for gap in gaps if {gap - 1, gap + 1} <= unknown}
@@ -305,23 +331,27 @@ def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
 
 
 def is_tag(text: str) -> bool:
-    """Return whether a string has the form of a tag."""
+    """Return whether a string is a valid tag, such as `B-PER` or `O`."""
     return text in ("O", MISSING_TAG) or _TAG.fullmatch(text) is not None
 
 
 def split_line(line: str) -> list[str]:
-    """Return the columns of a line. A token may itself be a space."""
+    """Split a line into columns at tabs, or at spaces if the line contains no tab."""
     if "\t" in line:
-        # A column that contains only spaces is a token.
+        # If a column contains only spaces, keep them, since the token is whitespace.
         return [column.strip(" ") or column for column in line.rstrip("\t ").split("\t")]
     columns = _SPACES.split(line.rstrip(" "))
     if line.startswith("  ") and len(columns) == 2:
-        return [" ", columns[1]]  # The token is a space.
+        # The token is a space. It is followed by the separator and the tag.
+        return [" ", columns[1]]
     return columns
 
 
 def has_positions(tokens: Iterable[str]) -> bool:
-    """Return whether nearly all tokens end in a position in their word: numbers that begin at 0 and increase by one."""
+    """Return whether tokens end in their position in the word, as in Weibo NER (`科0`, `技1`).
+
+    At least 95 % of the positions must be 0 or the previous position plus 1.
+    """
     previous, regular, total = -1, 0, 0
     for token in tokens:
         match = _POSITIONED.fullmatch(token)
@@ -333,7 +363,10 @@ def has_positions(tokens: Iterable[str]) -> bool:
 
 
 def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
-    """Return whether the first of at least three columns numbers the tokens of each sentence, from 0 or 1."""
+    """Return whether the first column contains token numbers, which begin at 0 or 1 in each sentence.
+
+    At least 95 % of the lines must have the expected number and at least three columns.
+    """
     longest, regular, total = 0, 0, 0
     for _, block in read_blocks(lines):
         rows = [split_line(line) for _, line in block]
@@ -347,7 +380,7 @@ def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
 
 
 def _without_position(token: str, number: int) -> str:
-    """Return a token without the position in its word: `技` for `技1`. Raises a RecordError if it has none."""
+    """Remove the position in the word from a token: `技` for `技1`. Raises a RecordError if there is no position."""
     match = _POSITIONED.fullmatch(token)
     if match is None:
         remedy = "Write each token as a character and its position (科0), or use the format 'columns'."

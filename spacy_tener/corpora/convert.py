@@ -1,9 +1,9 @@
-"""Convert files of annotated corpora to spaCy's binary format, for the command `convert`.
+"""Convert annotated corpora to `.spacy` files, for the command `convert`.
 
-`plan_jobs` determines the output of each input, and `convert_jobs` converts one after the other. An output is named
-after its input without the suffixes of formats: `train.char.bmes` becomes `train.spacy`. Other suffixes stay, so that
-`x.train` and `x.dev` get different outputs (`x.train.spacy`, `x.dev.spacy`). If there is a single input, the output may
-be a path that ends in `.spacy`. Files in a directory keep their relative paths.
+`plan_jobs` determines the output path for each input file, and `convert_jobs` converts the files. Known format suffixes
+are replaced with `.spacy`, so that `train.char.bmes` becomes `train.spacy`. Other suffixes are kept: `x.train` and
+`x.dev` become `x.train.spacy` and `x.dev.spacy`. Files in subdirectories keep their relative paths. For a single input,
+you can also pass the path of the output file.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ _FORMAT_SUFFIXES = frozenset(
     {".txt", ".tsv", ".conll", ".conllu", ".ner", ".bio", ".iob", ".iob1", ".iob2"}
     | {".bioes", ".bmes", ".bilou", ".char", ".word", ".jsonl", ".json"}
 )
-# Suffixes of corpus files that tell training, development and test sets apart.
+# Suffixes of training, development and test sets. Files with these suffixes are treated as corpora.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
-_LANGUAGE_SAMPLE = 200  # Number of sentences or texts from which the language is detected.
-# Languages that are written without spaces between words.
+# Number of sentences or texts that are used to detect the language.
+_LANGUAGE_SAMPLE = 200
+# Languages without spaces between words.
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """The conversion of one input.
+    """Input and output of the conversion of one file.
 
     source (str): Path of the input, or `-` for standard input.
     output (Path): Path of the output.
-    found (bool): Whether the input is a file in a directory that the user named, and not itself named by the user.
+    found (bool): True if the file was found in an input directory. False if the user specified the path of the file.
     """
 
     source: str
@@ -54,9 +55,14 @@ class ConversionJob:
 
 
 def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[ConversionJob], list[str]]:
-    """Return the conversion jobs for files, directories and `-`, and the files of directories that are no corpora.
+    """Determine which files to convert, and the output path for each file.
 
-    Raises an InputError if two inputs would have the same output.
+    Raises an InputError if two inputs would have the same output path.
+
+    inputs (Sequence[str | Path]): Files, directories, or `-` for standard input.
+    output (str | Path): Directory, or the path of a `.spacy` file if there is only one input.
+    RETURNS (tuple[list[ConversionJob], list[str]]): The conversion jobs, and the files in directories that are not
+        corpora.
     """
     output = Path(output)
     for path in map(Path, inputs):
@@ -87,7 +93,7 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
 
 
 def output_name(name: PurePath) -> PurePath:
-    """Return the default file name for an input's output."""
+    """Return the file name of an output: the input's file name with the suffix `.spacy` instead of format suffixes."""
     while name.suffix in _FORMAT_SUFFIXES or name.suffix in COMPRESSED:
         name = name.with_suffix("")
     return name.with_name(name.name + OUTPUT_SUFFIX)
@@ -95,20 +101,20 @@ def output_name(name: PurePath) -> PurePath:
 
 @dataclass
 class ConversionReport:
-    """The result of one conversion job.
+    """Counts and corrections of one conversion job.
 
     source (str): Path of the input.
     output (Path): Path of the output.
     lang (str): Language of the tokenizer.
     format (str): Format of the input.
-    scheme (str | None): Tag scheme of the input, if it has tags.
-    docs (int): Number of Docs written.
+    scheme (str | None): Tag scheme of the input. None if the format has no tags.
+    docs (int): Number of Docs in the output.
     tokens (int): Number of tokens.
     missing (int): Number of tokens with missing annotation.
-    incorrect (int): Number of negative examples (`doc.spans["incorrect_spans"]`).
-    overlapping (int): Number of entities that are only in `doc.spans`, because a longer entity in `doc.ents` overlaps
-        them.
-    labels (Counter[str]): Number of entities of each label.
+    incorrect (int): Number of negative examples in `doc.spans["incorrect_spans"]`.
+    overlapping (int): Number of entities that are only in `doc.spans`, since they overlap a longer entity in
+        `doc.ents`.
+    labels (Counter[str]): Number of entities for each label.
     notes (Notes): Corrections and omissions.
     """
 
@@ -127,21 +133,21 @@ class ConversionReport:
 
     @property
     def entities(self) -> int:
-        """Return the number of entities."""
+        """Return the total number of entities."""
         return self.labels.total()
 
 
 def convert_jobs(
     jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None
 ) -> Iterator[ConversionReport]:
-    """Convert each job's sentences or texts to Docs, write them, and yield a report for each job.
+    """Convert files to `.spacy` files, and yield a report for each file.
 
-    Outputs are written atomically. A file that cannot be converted raises an InputError; the outputs of earlier jobs
-    remain. A file gets no output if all its records are left out, or if it was found in a directory and isn't a corpus.
+    Each output is written only when it is complete. An InputError is raised at the first file that cannot be converted.
+    Outputs of previous jobs are kept. Files in directories are skipped if they are not corpora.
 
+    jobs (Sequence[ConversionJob]): Files to convert.
     reading (CorpusOptions): Format and options of the inputs.
-    lang (str | None): Language of the tokenizer, which splits texts without tokens. None detects Chinese and English by
-        their letters.
+    lang (str | None): Language of the tokenizer, for texts that are not tokenized. None to detect Chinese or English.
     """
     written, stray = 0, ""
     for job in jobs:
@@ -158,7 +164,7 @@ def convert_jobs(
 
 
 def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> ConversionReport:
-    """Convert one job and return its report."""
+    """Convert one file, and return its report."""
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
     docs = _make_docs(job, reading, lang, report)
@@ -183,7 +189,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> Co
 
 
 def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: ConversionReport) -> Iterator[Doc]:
-    """Yield the Docs of one job, and complete its report with language, format, scheme and corrections."""
+    """Yield the Docs of one file, and add the language, format, scheme and corrections to its report."""
     overlapping = reading.overlap == "spans"
     reader = CorpusReader(job.source, reading)
     items = iter(reader)
@@ -200,7 +206,7 @@ def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, rep
         elif job.found and not reader.notes.counts:
             report.notes.add(Event.NOT_A_CORPUS, f"{job.source}: there is no annotated sentence or text in it")
     except CorpusError as error:
-        # A directory may contain other files, such as a README. They are reported, not raised as errors.
+        # A directory may contain files that are not corpora, such as a README. Report them instead of raising an error.
         if reader.items or not job.found:
             raise
         report.notes.add(Event.NOT_A_CORPUS, f"{error.place}: {error.reason}")
@@ -210,9 +216,9 @@ def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, rep
 
 
 def detect_language(texts: Iterable[str]) -> str:
-    """Return `zh` or `en`, depending on the letters of the texts. Raises a RemedyError for other scripts.
+    """Detect Chinese (`zh`) or English (`en`) by the letters of texts. Raises a RemedyError for other scripts.
 
-    A text with at least 5 % Han characters is Chinese, since Chinese texts often contain many Latin letters.
+    Chinese texts often contain many Latin letters. Therefore, texts with at least 5 % Han characters are Chinese.
     """
     letters = [char for text in texts for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)

@@ -1,4 +1,4 @@
-"""Convert annotated sentences and texts to spaCy Docs, and read and write `.spacy` files."""
+"""Convert annotated sentences and texts to Docs, and read and write `.spacy` files."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from ..errors import InputError, RemedyError
 from ..files import write_bytes
 from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
-# Function that records an event, with a description and the line of the event.
+# Signature of a function that counts a correction or omission. The arguments are the type of the event, a description
+# and the line number.
 LineNote = Callable[[Event, str, int], None]
 
-# Key in `doc.spans` for negative examples: spans that an annotator rejected. spaCy and Prodigy use the same key.
+# Key in `doc.spans` for negative examples, which are spans that an annotator rejected. spaCy and Prodigy use the same
+# key.
 INCORRECT = "incorrect_spans"
 
 
 def sentence_to_doc(
     vocab: Vocab, sentence: Sentence, *, spaces: bool, note: LineNote, overlapping: bool = False
 ) -> Doc:
-    """Return the Doc of a tokenized sentence. The tokens of the corpus are kept.
+    """Create a Doc from a tokenized sentence.
 
-    spaces (bool): Whether a space follows each token, if the corpus doesn't specify it.
-    note (LineNote): Function that records corrections.
-    overlapping (bool): Also write all entities to `doc.spans["sc"]`. If entities overlap, `doc.ents` contains only the
-        longest.
+    spaces (bool): Whether to add a space after each token, if the sentence doesn't specify its spaces.
+    note (LineNote): Function that counts corrections.
+    overlapping (bool): Whether to copy the entities to `doc.spans["sc"]`.
     """
     size = len(sentence.tokens)
     starts: list[bool | int | None] = [index == 0 for index in range(size)]
@@ -49,14 +50,12 @@ def sentence_to_doc(
 def text_to_doc(
     tokenizer: Callable[[str], Doc], text: AnnotatedText, *, note: LineNote, overlapping: bool = False
 ) -> Doc:
-    """Tokenize a text and return the annotated Doc.
+    """Tokenize a text, and create an annotated Doc.
 
-    Tokens that overlap an entity whose boundaries are not token boundaries get missing annotation.
+    If the boundaries of an entity are not token boundaries, all tokens that overlap the entity get missing annotation.
 
-    note (LineNote): Function that records corrections.
-    overlapping (bool): Also write all entities to `doc.spans["sc"]`, including entities that overlap. Texts of which
-        only single spans were accepted or rejected are excepted if no span lies inside another, since they don't
-        specify which nested entities exist.
+    note (LineNote): Function that counts corrections.
+    overlapping (bool): Whether to store all entities in `doc.spans["sc"]`, including overlapping entities.
     """
     doc = tokenizer(text.text)
     starts = {token.idx: token.i for token in doc}
@@ -75,13 +74,15 @@ def text_to_doc(
     _set_entities(doc, entities, _overlapping_tokens(doc, unknown))
     if incorrect:
         doc.spans[INCORRECT] = incorrect
+    # If only single spans were accepted or rejected, the whole text has missing annotation. Nested entities are then
+    # unknown, so `doc.spans` is not set, unless accepted spans overlap.
     if overlapping and (dropped or (0, len(text.text)) not in text.missing):
         doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *dropped])
     return doc
 
 
 def _trim_whitespace_tokens(sentence: Sentence, note: LineNote) -> Iterator[EntitySpan]:
-    """Yield the entities of a sentence without whitespace tokens at their boundaries, which spaCy doesn't allow."""
+    """Remove whitespace tokens at the boundaries of entities, which spaCy doesn't support. Yields the entities."""
     for span in sentence.spans:
         non_space = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start
@@ -94,7 +95,7 @@ def _trim_whitespace_tokens(sentence: Sentence, note: LineNote) -> Iterator[Enti
 
 
 def _overlapping_tokens(doc: Doc, char_ranges: Sequence[tuple[int, int]]) -> set[int]:
-    """Return the indices of tokens that have a character in any of the character ranges."""
+    """Return the indices of all tokens that overlap a character range."""
     if not char_ranges:
         return set()
     starts = [token.idx for token in doc]
@@ -104,35 +105,37 @@ def _overlapping_tokens(doc: Doc, char_ranges: Sequence[tuple[int, int]]) -> set
 
 
 def _set_entities(doc: Doc, entities: list[Span], missing: set[int]) -> None:
-    """Set the entities of a Doc. Tokens in `missing` get missing annotation unless they are in an entity; all others
-    are O.
+    """Set `doc.ents`. Tokens outside of entities are O or have missing annotation.
+
+    missing (set[int]): Indices of tokens with missing annotation. Tokens inside entities are skipped.
     """
     missing = missing.difference(*(range(span.start, span.end) for span in entities))
     doc.set_ents(entities, missing=[doc[index : index + 1] for index in sorted(missing)], default="outside")
 
 
 def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
-    """Yield the Docs of a `.spacy` file.
+    """Yield the Docs in a `.spacy` file.
 
-    vocab (Vocab | None): Vocabulary of the Docs. By default, a new one.
+    vocab (Vocab | None): Vocabulary of the Docs. None for a new vocabulary.
     """
     yield from open_docbin(path).get_docs(Vocab() if vocab is None else vocab)
 
 
 def open_docbin(path: Path) -> DocBin:
-    """Read a `.spacy` file. Raises an InputError with the path if the file cannot be read."""
+    """Load a `.spacy` file. Raises an InputError that contains the path if the file cannot be read."""
     try:
         return DocBin().from_disk(path)
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
-    except Exception as error:  # zlib and msgpack raise various exceptions for files in other formats.
+    except Exception as error:  # zlib and msgpack raise various exceptions if the file has another format.
         raise InputError(str(path), "is not a .spacy file", "Create one with `spacy tener convert`.") from error
 
 
 def serialize_like(like: DocBin, docs: Iterable[Doc]) -> bytes:
-    """Serialize Docs as a `.spacy` file with the same attributes as an existing file.
+    """Serialize Docs in the format of `.spacy` files, with the same attributes as another file.
 
-    like (DocBin): Existing file, whose attributes are used. User data is stored if this file contains any.
+    like (DocBin): The other file. User data is only stored if this file contains user data.
+    docs (Iterable[Doc]): Docs to serialize.
     """
     docbin = DocBin(store_user_data=any(data is not None for data in like.user_data))
     docbin.attrs = like.attrs
@@ -142,10 +145,10 @@ def serialize_like(like: DocBin, docs: Iterable[Doc]) -> bytes:
 
 
 def write_docs(path: Path, docs: Iterable[Doc]) -> None:
-    """Write Docs to a `.spacy` file, including user data such as the labels that a Doc is annotated for.
+    """Write Docs with their user data to a `.spacy` file.
 
-    An existing file with the same content is not touched, so that its modification time doesn't change and a finished
-    training run remains valid.
+    If the file exists with the same content, it is not written again. Otherwise, its new modification time would
+    invalidate a finished training run.
     """
     data = DocBin(docs=docs, store_user_data=True).to_bytes()
     if not path.is_file() or path.read_bytes() != data:
@@ -153,24 +156,25 @@ def write_docs(path: Path, docs: Iterable[Doc]) -> None:
 
 
 class CheckedCorpus(Corpus):
-    """spaCy's corpus reader, with errors that contain the path of the file."""
+    """spaCy's corpus reader, except that error messages contain the path of the file."""
 
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
-        """Yield the non-empty Docs of all files, up to the limit."""
+        """Yield the non-empty Docs of all files, but at most `self.limit` Docs."""
         docs = (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))
         return islice(docs, self.limit if self.limit >= 1 else None)
 
 
 def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
-    """Read the examples of a corpus, without a limit on the length of texts.
+    """Load the examples of a corpus. The length of texts is not limited.
 
-    gold_preproc (bool): Use the tokens of the corpus instead of the pipeline's tokenizer.
+    gold_preproc (bool): Whether to use the gold tokens instead of the pipeline's tokenizer.
     limit (int | None): Maximum number of examples.
     RAISES (RemedyError): If the corpus is empty.
     """
     nlp.max_length = sys.maxsize
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", r"\[W090\]")  # spaCy warns if there are no files. We raise an error below.
+        # Ignore spaCy's warning about a missing corpus, since an error is raised instead.
+        warnings.filterwarnings("ignore", r"\[W090\]")
         examples = list(islice(CheckedCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
     if not examples:
         raise RemedyError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")

@@ -1,6 +1,6 @@
-"""Divide a corpus into folds for cross-validation. Duplicate texts are assigned to the same fold.
+"""Divide a corpus into folds for cross-validation.
 
-The command `review` trains one model per fold, and `extend` uses one fold as the development set.
+The command `review` trains a model for each fold. The command `extend` uses one fold as the development set.
 """
 
 from __future__ import annotations
@@ -14,10 +14,14 @@ from ..errors import RemedyError, counted
 
 
 def assign_folds(docs: Sequence[Doc], folds: int) -> list[int]:
-    """Return the index of the fold for each Doc, from 0 to `folds - 1`.
+    """Assign each Doc to a fold.
 
-    The result depends only on the set of texts, not on their order: texts are sorted by a hash and dealt out in turn.
-    Duplicate texts are in the same fold, so that a model is never evaluated on texts that it was trained on.
+    Duplicate texts are assigned to the same fold, so that no model is evaluated on texts that it was trained on. The
+    assignment doesn't depend on the order of the Docs: texts are sorted by a hash, and assigned to the folds in turn.
+
+    docs (Sequence[Doc]): Docs of the corpus.
+    folds (int): Number of folds.
+    RETURNS (list[int]): Fold of each Doc, from 0 to `folds - 1`.
     """
     names = [text_key(doc.text) for doc in docs]
     order = sorted(set(names), key=lambda name: hashlib.blake2b(name.encode("utf8", "surrogatepass")).digest())
@@ -29,5 +33,5 @@ def assign_folds(docs: Sequence[Doc], folds: int) -> list[int]:
 
 
 def text_key(text: str) -> str:
-    """Return the text without whitespace. Texts with the same key are treated as duplicates."""
+    """Return a text without whitespace, as a key to detect duplicates."""
     return "".join(text.split())

@@ -1,16 +1,23 @@
-"""Parse corpora in JSON: JSONL, a JSON list of objects, or JSON objects one after the other.
+"""Parse annotated corpora in JSON.
 
-* `jsonl`: a `text` (or `data`) with a list of entities under `spans`, `entities`, `labels`, `label` or any other key.
-  An entity is `[start, end, label]`, or an object with `start` or `start_offset`, `end` or `end_offset` (or `span` with
-  both) and `label`, `labels` or `type`. doccano, Prodigy, Label Studio (JSON-MIN) and Stockmark's Japanese corpus use
-  such records. spaCy 2's training data, `["text", {"entities": [...]}]`, is supported too.
-* `labelstudio`: the full export of Label Studio, with `data` and `annotations`. `label_studio` parses it.
-* `cluener`: `label` contains `{type: {entity: [[first, last], ...]}}`. The offset of the last character is inclusive.
-* `tokens`: Hugging Face's `{"tokens": [...], "ner_tags": [...]}`. Tags are strings or numbers.
+A file contains JSON objects, called records: one on each line (JSONL), in a list, or one after the other. These formats
+are supported:
 
-Records that were rejected, ignored or cancelled, or that are not annotated, are left out and counted. In Prodigy's
-binary annotation, an annotator accepts or rejects single spans. Accepted spans become entities, rejected spans become
-negative examples, and the rest of the text gets missing annotation. `tener_ner` can be trained on all three.
+* `jsonl`: a text with a list of entities. doccano, Prodigy, Label Studio (JSON-MIN) and Stockmark's Japanese corpus use
+  this format. The key of the text is `text` or `data`. The key of the list is `spans`, `entities`, `labels`, `label` or
+  any other key.
+* `labelstudio`: the full export of Label Studio, which the module `label_studio` parses.
+* `cluener`: `label` is `{type: {entity: [[first, last], ...]}}`, with the offsets of the first and the last character.
+* `tokens`: tokens with tags, as in Hugging Face datasets: `{"tokens": [...], "ner_tags": [...]}`. Tags are strings or
+  numbers.
+
+In the format `jsonl`, an entity is a list `[start, end, label]` or an object. In an object, the offsets have the keys
+`start` and `end`, `start_offset` and `end_offset`, or `span`. The label has the key `label`, `labels` or `type`. A
+training example of spaCy 2, `["text", {"entities": [...]}]`, is also a valid record.
+
+Rejected, ignored, cancelled and unannotated records are omitted and counted. In Prodigy's binary annotation, an
+annotator accepts or rejects single spans. Accepted spans become entities, and rejected spans negative examples. The
+other tokens get missing annotation.
 """
 
 from __future__ import annotations
@@ -41,7 +48,7 @@ from .annotation import (
 DECISIONS = ACCEPT, REJECT, IGNORE = "accept", "reject", "ignore"
 _LABEL_KEYS = ("label", "labels", "type")
 _SPAN_KEYS = ("spans", "entities", "labels", "label")
-# Keys that annotation tools write to every annotated record, even if it has no entities.
+# Annotation tools add these keys to every annotated record, even if it has no entities.
 _ANNOTATED_KEYS = ("answer", "annotation_id")
 _TOKEN_KEYS = ("tokens", "words")
 _TAG_KEYS = ("ner_tags", "tags", "labels", "ner")
@@ -49,15 +56,17 @@ _DECODER = json.JSONDecoder()
 _BETWEEN_VALUES = re.compile(r"[\s,]*")
 
 
-# Records of a file
+# Parsing of files.
 
 
 def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
-    """Yield the JSON values of a file, with the line on which each begins. Values that are not valid JSON are
-    RecordErrors.
+    """Parse the JSON values in a file.
 
-    If the first line is a complete object, the file is parsed line by line, so that large JSONL files need little
-    memory. Otherwise (a list, or an object over several lines) the whole file is loaded.
+    If the first line is a complete record, each line is parsed separately, so that large JSONL files need little
+    memory. Otherwise, the file is loaded into memory.
+
+    lines (Iterable[tuple[int, str]]): Line numbers and lines.
+    RETURNS (Iterator[tuple[int, object]]): Line numbers and JSON values. An invalid value is returned as a RecordError.
     """
     numbered: Iterator[tuple[int, str]] = ((number, line) for number, line in lines if line.strip())
     first = next(numbered, (1, "[]"))
@@ -69,7 +78,12 @@ def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object
 
 
 def check_record(value: object) -> JsonRecord:
-    """Return a record as a dictionary. Raises a RecordError if it isn't a JSON object or contains invalid Unicode."""
+    """Validate a record, and return it as a dictionary.
+
+    Raises a RecordError if the value isn't a JSON object or contains invalid Unicode.
+
+    value (object): JSON value, or the RecordError of an invalid value.
+    """
     if isinstance(value, RecordError):
         raise value
     if _is_pair(value):
@@ -78,7 +92,7 @@ def check_record(value: object) -> JsonRecord:
         raise RecordError(
             "the record is not a JSON object", "Each record must be an object with a text and its entities."
         )
-    # JSON may contain escaped lone surrogates. They cannot be stored in a Doc or printed.
+    # JSON strings can contain escaped lone surrogates. Docs and UTF-8 files cannot.
     try:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -91,7 +105,9 @@ def check_record(value: object) -> JsonRecord:
 
 
 def _join_lines(numbered: Iterable[tuple[int, str]]) -> str:
-    """Return the lines as one string. Skipped blank lines are restored, so that the lines of errors are right."""
+    """Join lines to one string. Blank lines that were skipped are inserted again, to keep the line numbers in
+    errors.
+    """
     text: list[str] = []
     for number, line in numbered:
         text += [""] * (number - 1 - len(text)) + [line]
@@ -99,19 +115,19 @@ def _join_lines(numbered: Iterable[tuple[int, str]]) -> str:
 
 
 def _is_pair(value: object) -> bool:
-    """Return whether a value is an example of spaCy 2: `["text", {...}]`."""
+    """Return whether a value is a training example in the format of spaCy 2: `[text, annotations]`."""
     return isinstance(value, list) and [type(part) for part in value] == [str, dict]
 
 
 def _parse_lines(numbered: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
-    """Yield the JSON value of each line."""
+    """Parse each line as a JSON value. Yields line numbers and values."""
     for number, line in numbered:
         value = parse_json(line)
         yield number, _not_json(value.reason) if isinstance(value, DamagedText) else value
 
 
 def _parse_values(text: str) -> Iterator[tuple[int, object]]:
-    """Yield the elements of a JSON list, or JSON values that follow one another."""
+    """Parse a JSON list, or a sequence of JSON values. Yields line numbers and values."""
     position = _skip_separators(text, 0)
     in_list = text.startswith("[", position)
     position = _skip_separators(text, position + in_list)
@@ -131,21 +147,21 @@ def _parse_values(text: str) -> Iterator[tuple[int, object]]:
 
 
 def _skip_separators(text: str, position: int) -> int:
-    """Return the position after whitespace and commas."""
+    """Return the position of the first character that is neither whitespace nor a comma."""
     match = _BETWEEN_VALUES.match(text, position)
     return match.end() if match else position
 
 
 def _not_json(reason: str) -> RecordError:
-    """Return the error for a record that is not valid JSON."""
+    """Create the error for invalid JSON."""
     return RecordError(reason, "Write one JSON object on each line, or a JSON list of objects.")
 
 
-# Texts with offsets
+# Formats with character offsets.
 
 
 def detect(record: JsonRecord) -> str:
-    """Return the format of a record."""
+    """Detect the format of a record: `labelstudio`, `tokens`, `cluener` or `jsonl`."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
     if _has_tags(record):
@@ -154,15 +170,20 @@ def detect(record: JsonRecord) -> str:
 
 
 def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
-    # Prodigy's binary recipes ask about single spans. In other recipes, the answer applies to the whole text.
-    """Return the text of a `jsonl` record in a list, or an empty list if the record isn't annotated."""
+    # In Prodigy's binary recipes, the answer (accept, reject or ignore) applies to single spans. In other recipes, it
+    # applies to the text.
+    """Parse a record in the format `jsonl`.
+
+    note (Note): Function that counts omissions.
+    RETURNS (list[AnnotatedText]): A list with the text. Empty if the record was rejected or is not annotated.
+    """
     answer, binary = _answer(record, ACCEPT), bool(record.get("_is_binary", record.get("_view_id") == "ner"))
     if answer == IGNORE or (answer != ACCEPT and not binary):
         note(Event.LEFT_OUT, f"its answer is '{answer}'")
         return []
     text = expect(record.get("text", record.get("data")), str, "'text'", "a string")
     lists = {key: value for key, value in record.items() if isinstance(value, list)}
-    # A list with at least one valid span is a list of entities. Invalid spans in it raise errors below.
+    # A list that contains a valid entity is a list of entities. `read_spans` raises errors for its invalid items.
     found = {key: value for key, value in lists.items() if any(_is_span(item, key in _SPAN_KEYS) for item in value)}
     expected = [lists[key] for key in _SPAN_KEYS if key in lists]
     if not found and not expected and not any(key in record for key in _ANNOTATED_KEYS):
@@ -172,7 +193,8 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
         note(Event.SUGGESTED, f"'{text[:40]}'")
     if len(found) > 1:
         note(Event.LISTS, ", ".join(found))
-    # If no list has a valid span, the first item of the longest expected list raises the error.
+    # If no list contains a valid entity, parse the longest list with a usual key, so that its first item raises an
+    # error.
     items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
     by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}
     for item in items:
@@ -189,29 +211,36 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
 
 
 def is_suggestion(record: JsonRecord) -> bool:
-    """Return whether the entities of a record are predictions by `tener suggest` that were not exported from a tool.
+    """Return whether a record was written by `tener suggest`, and not exported from an annotation tool.
 
-    Annotation tools add an id or an answer to the records that they export.
+    The entities of such a record are predictions. Annotation tools add an id or an answer to the records that they
+    export.
     """
     return SUGGESTED in record and not any(key in record for key in ("id", *_ANNOTATED_KEYS))
 
 
 def _is_span(item: object, expected: bool) -> bool:
-    """Return whether a list item is an entity.
+    """Return whether a list item is an entity in the format `jsonl`.
 
-    expected (bool): Whether the list has one of the usual keys. Entities need no label there, so that a missing label
-        is reported.
+    item (object): Item of a list in a record.
+    expected (bool): Whether the list has a usual key, such as `entities`. In this case, the label may be missing, so
+        that `read_spans` reports the error.
     """
     if isinstance(item, list):
         return [type(part) for part in item[:2]] == [int, int] and len(item) == 3
     keys = item.keys() if isinstance(item, dict) else set()
     has_offsets = {"start", "end"} <= keys or {"start_offset", "end_offset"} <= keys or "span" in keys
-    # Without this condition, Prodigy's tokens, which have offsets but no labels, would be entities.
+    # Entities need a label under unusual keys. Otherwise, Prodigy's `tokens`, which also have offsets, would be
+    # entities.
     return has_offsets and (expected or not keys.isdisjoint(_LABEL_KEYS))
 
 
 def _answer(item: object, default: str) -> str:
-    """Return the answer to a record, or to one of its spans, in Prodigy's format."""
+    """Return the annotator's answer to a record or span in Prodigy's format: `accept`, `reject` or `ignore`.
+
+    item (object): Record or span.
+    default (str): Answer if the item contains none.
+    """
     answer = item.get("answer", default) if isinstance(item, dict) else default
     if answer not in DECISIONS:
         raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {excerpt(answer)}", SEE_HELP)
@@ -219,7 +248,10 @@ def _answer(item: object, default: str) -> str:
 
 
 def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
-    """Return the text of a CLUENER record, in a list."""
+    """Parse a record in the format `cluener`.
+
+    RETURNS (list[AnnotatedText]): A list with the text.
+    """
     text = expect(record.get("text"), str, "'text'", "a string")
     labels = record.get("label")
     if not isinstance(labels, dict):
@@ -238,7 +270,11 @@ def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
 
 
 def read_spans(item: object) -> Iterator[EntitySpan]:
-    """Yield the entities of a list item in any `jsonl` format. There is one entity for each of its labels."""
+    """Parse an entity in the format `jsonl`.
+
+    item (object): List or object with the offsets and the label.
+    YIELDS (EntitySpan): The entity. If the item has several labels, an entity for each label.
+    """
     quoted = None
     if isinstance(item, list) and len(item) == 3:
         start, end, labels = item
@@ -258,11 +294,14 @@ def read_spans(item: object) -> Iterator[EntitySpan]:
         yield EntitySpan(check_offset(start), check_offset(end), expect(label, str, "a label", "a string"), quotation)
 
 
-# Tokens and tags
+# Formats with tokens and tags.
 
 
 def _has_tags(record: JsonRecord) -> bool:
-    """Return whether a record has tokens, and tags or no text."""
+    """Return whether a record is in the format `tokens`.
+
+    The record must contain a list of tokens. It must also contain tags, or no text.
+    """
     if not any(_is_strings(record.get(key)) for key in _TOKEN_KEYS):
         return False
     lists = (record.get(key) for key in _TAG_KEYS)
@@ -271,7 +310,11 @@ def _has_tags(record: JsonRecord) -> bool:
 
 
 def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """Return tokens and their tags. names: Names of numbered tags."""
+    """Parse a record in the format `tokens`.
+
+    names (tuple[str, ...]): Names of the tags, if the record contains tags as numbers.
+    RETURNS (tuple[tuple[str, ...], list[str]]): Tokens, and the tag of each token.
+    """
     tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)
     tags = next((record[key] for key in _TAG_KEYS if key in record), None)
     if not _is_strings(tokens) or not all(tokens):
@@ -283,7 +326,8 @@ def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str,
 
 
 def _tag_name(tag: object, names: tuple[str, ...]) -> str:
-    if tag == -100:  # the index that Hugging Face's losses ignore
+    # Losses in transformers ignore tokens with the label -100.
+    if tag == -100:
         return "-"
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise RecordError(f"a tag is neither a string nor a number: {excerpt(tag)}", SEE_HELP)

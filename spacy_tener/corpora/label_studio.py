@@ -1,6 +1,7 @@
 """Parse the full JSON export of Label Studio.
 
-A task contains one or more strings in `data` and the regions that annotators labelled in `annotations`:
+The export is a list of tasks. A task contains one or more texts in `data`, and their annotations in `annotations`. A
+region is a labelled span of a text. `to_name` refers to the text by its name in the labelling interface:
 
     {"data": {"title": "...", "body": "..."},
      "annotations": [{"result": [{"type": "labels", "to_name": "title",
@@ -28,16 +29,18 @@ from .json_records import read_spans
 
 
 def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> list[AnnotatedText]:
-    """Return the annotated texts of a task.
+    """Parse a Label Studio task.
 
-    If a task was annotated several times, the annotation marked as ground truth is used, otherwise the first one.
+    If the task has several annotations, use the annotation that is marked as ground truth, or else the first
+    annotation.
 
-    note (Note): Function that records omissions.
-    names (Sequence[str]): Keys of texts to return even if they contain no entities. Other texts are returned only if
-        they contain entities.
+    record (JsonRecord): The task.
+    note (Note): Function that counts omissions.
+    names (Sequence[str]): Keys of texts to return even if they contain no entities.
+    RETURNS (list[AnnotatedText]): All texts that contain entities, and the texts in `names`.
     """
     data = expect(record.get("data"), dict, "'data'", "an object")
-    # Tasks that are not annotated yet may lack this key. Exports of old versions use the key `completions`.
+    # `annotations` is missing if the task is not annotated yet. Exports of old versions use the key `completions`.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
     valid_annotations = [
         annotation
@@ -64,7 +67,9 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
 
 
 def _collect_strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return all strings in the data of a task. The key of a nested string is its path, such as `article.body`."""
+    """Return all strings in a task's data by their keys. The key of a nested string is its path, such as
+    `article.body`.
+    """
     found: dict[str, str] = {}
     for key, value in data.items():
         if isinstance(value, str):
@@ -75,7 +80,7 @@ def _collect_strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) -> dict[str, dict[EntitySpan, None]]:
-    """Return the valid entities of an annotation without duplicates, by the key of their text."""
+    """Return the valid entities of an annotation, grouped by the key of their text."""
     by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
@@ -92,14 +97,16 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
 
 
 def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
-    """Return the key of the text that contains the regions of a tag in the labelling interface.
+    """Find the text in a task's data to which regions refer.
 
-    The export contains the name of the tag, but not which text the tag shows. Candidates are the texts that match the
-    quoted text of all regions. Among several candidates, the text with the name of the tag is chosen, then the text
-    with the key `text`, then the only text at the top level of `data`, then the only text.
+    The regions contain the name of a tag in the labelling interface, but not the key of the text that the tag displays.
+    If several texts match the quoted text of all regions, use the first that exists: the text with the same key as the
+    tag, the text with the key `text`, the only text at the top level of `data`, or the only text.
 
-    tag (str): Name of the tag (`to_name` of its regions).
-    spans (Sequence[EntitySpan]): Regions of the tag.
+    texts (dict[str, str]): All texts in the task's data.
+    tag (str): Name of the tag (`to_name` of the regions).
+    spans (Sequence[EntitySpan]): The regions.
+    RETURNS (str): Key of the text.
     """
     quoting = [key for key, text in texts.items() if all(is_quoted(span, text) for span in spans)]
     candidates = quoting or list(texts)
@@ -115,7 +122,7 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> s
 
 
 def _parse_region(region: JsonRecord) -> Iterator[EntitySpan]:
-    """Yield the entities of a region. Regions without labels, such as ratings of the whole text, are ignored."""
+    """Yield the entities of a region, one for each of its labels. Other annotation, such as ratings, is ignored."""
     kind, value = region.get("type", "labels"), region.get("value")
     if kind in ("hypertextlabels", "paragraphlabels"):
         raise RecordError(

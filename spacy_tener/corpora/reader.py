@@ -1,9 +1,11 @@
 """Read corpus files in all supported formats.
 
-reader = CorpusReader("train.char.bmes")
-for sentence in reader:
-    print(sentence.tokens, sentence.spans)
-print(reader.format, reader.scheme, reader.notes.counts)
+`CorpusReader` detects the format of a file, and iterates over its sentences or texts:
+
+    reader = CorpusReader("train.char.bmes")
+    for sentence in reader:
+        print(sentence.tokens, sentence.spans)
+    print(reader.format, reader.scheme, reader.notes.counts)
 """
 
 from __future__ import annotations
@@ -48,11 +50,12 @@ from .columns import (
 from .json_records import check_record, detect, parse_cluener, parse_flat, parse_tokens, read_records
 from .label_studio import parse_label_studio
 
-# An element of a corpus: a sentence of formats with tokens, or a text of formats with character offsets.
+# Formats with tokens contain sentences. Formats with character offsets contain texts.
 Item = Sentence | AnnotatedText
 
 _SAMPLE_LINES = 1000
-# The first token of a file in columns may be a bracket, so one more character of a JSON record is needed.
+# Detects JSON by its first bracket and the following character. The bracket alone could be a token in a file with
+# columns.
 _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|".*"\s*,\s*\{|\[\s*("|$)))""")
 
 
@@ -60,16 +63,15 @@ _JSON_START = re.compile(r"""\s*(\{\s*("|$)|\[\s*(\{|\]|$|".*"\s*,\s*\{|\[\s*("|
 class CorpusOptions:
     """Options for reading a corpus.
 
-    format (str): One of `CORPUS_FORMATS`, or `auto` to detect the format from the first lines.
-    scheme (str): One of `SCHEMES` or `ALIASES`, or `auto` to detect the tag scheme from the tags.
-    overlap (str): What to do if entities overlap, one of `OVERLAPS`. See `resolve_spans`.
-    texts (tuple[str, ...]): Keys of texts in Label Studio tasks that are read even if they contain no entities.
+    format (str): One of `CORPUS_FORMATS`, or `auto` to detect the format.
+    scheme (str): Tag scheme, one of `SCHEMES` or `ALIASES`, or `auto` to detect the scheme.
+    overlap (str): What to do with overlapping entities, one of `OVERLAPS`. See `resolve_spans`.
+    texts (tuple[str, ...]): Keys of texts in Label Studio tasks to read even if they contain no entities.
     encoding (str): Encoding of the files.
-    token_column (int | None): Number of the column with tokens, from 1, or from -1 for the last. The default is the
-        first column, or the second if the first contains token numbers.
-    tag_column (int | None): Number of the column with tags, from 1, or from -1 for the last. The default is the last
-        column.
-    tag_names (tuple[str, ...]): Names of tags that the format `tokens` contains as numbers.
+    token_column (int | None): Number of the token column, counted from 1. Negative numbers count from the last column.
+        None for the first column, or for the second column if the first contains token numbers.
+    tag_column (int | None): Number of the tag column, counted in the same way. None for the last column.
+    tag_names (tuple[str, ...]): Names of the tags, if a file in the format `tokens` contains tags as numbers.
     """
 
     format: str = AUTO
@@ -91,15 +93,15 @@ class CorpusOptions:
 
 
 class CorpusReader:
-    """Iterate over the sentences or texts of one file.
+    """Iterator over the sentences or texts of a corpus file.
 
-    The file is read as a stream. `format`, `scheme` and `notes` describe the part that was read so far, and the whole
-    file at the end. Records that cannot be parsed are skipped; a single CorpusError at the end lists all of them. You
-    can iterate over a reader only once.
+    The file is read while you iterate over the reader, which is possible only once. Afterwards, `format`, `scheme` and
+    `notes` describe the file. Invalid sentences and records are skipped. At the end of the file, a CorpusError lists
+    them.
 
     path (Path | str): Path of the file, or `-` for standard input.
     options (CorpusOptions | None): Format and options.
-    format (str): Detected or given format.
+    format (str): Format of the file. `auto` before it is detected.
     items (int): Number of sentences or texts read so far.
     """
 
@@ -113,23 +115,23 @@ class CorpusReader:
 
     @property
     def scheme(self) -> str | None:
-        """Return the tag scheme, or None if there are no entity tags."""
+        """Return the detected tag scheme. None if the file contains no entity tags."""
         return self._tags.scheme if self.format in (*COLUMN_FORMATS, TOKENS) else None
 
     @property
     def notes(self) -> Notes:
-        """Return all corrections and omissions."""
+        """Return the log of corrections and omissions in the part of the file read so far."""
         notes = Notes(self._notes.source)
         notes.update(self._notes)
         notes.update(self._tags.repairs)
         return notes
 
     def note(self, event: Event, detail: str, line: int | None) -> None:
-        """Record a correction or an omission."""
+        """Count a correction or an omission."""
         self._notes.add(event, detail, line)
 
     def __iter__(self) -> Iterator[Item]:
-        """Yield the sentences or texts. Raises a CorpusError at the end of the file if records could not be parsed."""
+        """Yield the sentences or texts. Raises a CorpusError at the end of the file if any of them were invalid."""
         entities, line = 0, 1
         try:
             records, parse = self._open()
@@ -143,14 +145,19 @@ class CorpusReader:
                     self.items += 1
                     entities += len(item.spans) + (len(item.incorrect) if isinstance(item, AnnotatedText) else 0)
                     yield item
-        except RecordError as error:  # Raised by the stream of records itself: the rest of the file cannot be read.
+        except RecordError as error:
+            # The JSON of the file is invalid, so the rest of the file cannot be parsed.
             self._notes.refuse(error, line)
         self._notes.raise_errors()
         if self.items and not entities:
             self._notes.add(Event.NO_ENTITIES, f"{self.items:,} sentences or texts read as '{self.format}'")
 
     def _open(self) -> tuple[Iterable[tuple[int, Any]], Callable[[Any, int], Iterable[Item]]]:
-        """Return the records of the file with their line numbers, and the function that parses a record."""
+        """Open the file and detect its format.
+
+        RETURNS (tuple[Iterable, Callable]): Unparsed sentences or records with their line numbers, and the function
+            that parses them.
+        """
         options = self.options
         lines = read_lines(self.path, options.encoding)
         sample: list[tuple[int, str]] = []
@@ -172,7 +179,9 @@ class CorpusReader:
         return read_blocks(lines), reader
 
     def _parse_record(self, value: object, line: int) -> list[Item]:
-        """Parse a JSON record. The format is detected from the first record."""
+        """Parse a JSON record in any format. With `format = "auto"`, the first record determines the format of the
+        file.
+        """
         record = check_record(value)
         if self.format == AUTO:
             self.format = detect(record)
@@ -185,16 +194,16 @@ class CorpusReader:
         return [Sentence(tokens, spans, missing, line)]
 
     def _parse_texts(self, record: JsonRecord, note: Note) -> list[AnnotatedText]:
-        """Return the texts of a JSON record with character offsets."""
+        """Parse a JSON record in a format with character offsets."""
         if self.format == LABEL_STUDIO:
             return parse_label_studio(record, note, self.options.texts)
         return parse_cluener(record) if self.format == CLUENER else parse_flat(record, note)
 
 
 def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Return the first lines of a file, to detect the format.
+    """Return the first lines of a file, to detect its format.
 
-    Lines of JSON may be long, so only the lines up to the first JSON record are returned.
+    In a JSON file, only the lines up to the first record are returned, since lines may be long.
     """
     sample = []
     for number, line in islice(lines, _SAMPLE_LINES):
@@ -205,10 +214,11 @@ def _sample(lines: Iterator[tuple[int, str]]) -> list[tuple[int, str]]:
 
 
 def detect_columns(lines: Iterable[str], positions: bool) -> str | None:
-    """Return `columns` or `weibo`, or None if the file contains JSON.
+    """Detect whether a file contains columns or JSON.
 
     lines (Iterable[str]): First lines of the file.
-    positions (bool): Return `weibo` if the tokens end in positions.
+    positions (bool): Whether to detect the format `weibo`, in which tokens end in their position in the word.
+    RETURNS (str | None): `columns` or `weibo`. None for JSON.
     """
     data = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
     if data and _JSON_START.match(data[0]):

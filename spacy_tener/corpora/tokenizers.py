@@ -1,4 +1,4 @@
-"""Create a tokenizer for a language, for commands that process texts without a trained pipeline."""
+"""Tokenizers for texts that are not tokenized. Used by commands that don't load a trained pipeline."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..pipeline.tokenizer import Script, make_multilingual_tokenizer
 
 
 def blank_pipeline(lang: str) -> Language:
-    """Return a pipeline that contains only the tokenizer of a language.
+    """Create a blank pipeline, which only contains the tokenizer of a language.
 
-    For `xx`, characters of scripts without spaces between words, and of Hangul, become tokens. Every entity boundary in
-    these scripts is then a token boundary, whichever tokenizer a pipeline will use later.
+    With the multilingual language `xx`, each character is a token in Hangul and in scripts without spaces between
+    words. Therefore, all entity boundaries in these scripts are token boundaries.
 
-    lang (str): spaCy's code of the language. Raises a RemedyError if its tokenizer isn't installed.
+    lang (str): Language code. Raises a RemedyError if the tokenizer is not installed.
     """
     try:
         nlp = spacy.blank(lang)

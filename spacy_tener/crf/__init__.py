@@ -1,11 +1,9 @@
-"""A linear-chain conditional random field (CRF) over BIOES tags: the loss in PyTorch, and inference in NumPy.
+"""A linear-chain conditional random field (CRF) over BIOES tags, with training in PyTorch and inference in NumPy.
 
-Read in this order:
-
-- `transitions`: the learned scores as tables over all tags, and the structure of BIOES tags in them
-- `forward`: the forward-backward algorithm, on which the loss and all probabilities are built
-- `crf_torch`: the loss for training, `CRF`
-- `decode`: Viterbi decoding, with `pruning` before it
-- `marginals`: probabilities of entities, and the entropy
-- `crf_numpy`: `PathScorer`, through which the pipeline uses all of these in prediction
+- `crf_torch`: the module `CRF`, which computes the loss for training.
+- `crf_numpy`: `PathScorer`, which the pipeline uses for prediction.
+- `transitions`: the transition matrix, and its parameters.
+- `forward`: the forward-backward algorithm, for the loss and for probabilities.
+- `decode`: Viterbi decoding. `pruning` excludes tags before decoding.
+- `marginals`: entity probabilities, and the entropy of the CRF.
 """

@@ -1,14 +1,18 @@
-"""Inference with a CRF in NumPy, without torch, and the last part of a tagger, its head.
+"""CRF inference in NumPy, for prediction without torch.
 
-`PathScorer` gives access to the algorithms of `decode` and `forward`:
+`PathScorer` decodes tag sequences and computes probabilities:
 
     scorer = PathScorer((start, end, outside, inside))
     tags = scorer.decode(emissions, lengths)                # the best tag sequence of each text, concatenated
-    candidates = scorer.k_best(emissions, lengths, k=5)     # the k best with their scores, for each text
+    candidates = scorer.k_best(emissions, lengths, k=5)     # the k best tag sequences of each text, with scores
     marginals = scorer.forward_backward(emissions, lengths).marginals()
 
-As in `crf_torch`, the emissions of all sequences are concatenated, without padding. `allowed` is a mask of the tags
-that each token may have; None allows all. *Shape:* (tokens, tags)
+`CRFHead` contains a `PathScorer` and the linear layer that computes its emissions. The arguments of all methods are:
+
+emissions (AnyFloats): Score of each tag at each token. The texts of a batch are concatenated without padding. *Shape:*
+    (tokens, tags)
+lengths (Lengths): Number of tokens in each text. *Shape:* (texts,)
+allowed (BoolArray | None): Mask of the allowed tags for each token. None allows all tags. *Shape:* (tokens, tags)
 """
 
 from __future__ import annotations
@@ -27,33 +31,36 @@ from .decode import ScoredPath, list_viterbi, viterbi
 from .forward import ForwardBackward
 from .transitions import CRFArrays, Transitions
 
-# Longer sequences, in tokens, are decoded in float64.
+# Maximum number of tokens in a sequence that is decoded in float32. Longer sequences are decoded in float64.
 LONGEST_IN_FLOAT32 = 1024
 
 
 @dataclass(frozen=True)
 class PathScorer:
-    """Inference with the weights of a CRF.
+    """CRF inference with trained parameters.
 
-    weights (CRFArrays): The parameters start, end, outside and inside, see `crf.transitions`.
+    weights (CRFArrays): The CRF parameters start, end, outside and inside. See `crf.transitions`.
     """
 
     weights: CRFArrays
 
     @property
     def layout(self) -> TagLayout:
-        """The ids of the tags."""
+        """Return the tag layout, which defines the id of each tag."""
         return TagLayout(self.weights[-1].shape[1] // 2)
 
     def decode(self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None) -> IntArray:
-        """Return the best tag sequence of each sequence, concatenated. *Shape:* (tokens, tags) to (tokens,)"""
+        """Return the best tag sequences of a batch, concatenated. *Shape:* (tokens, tags) to (tokens,)"""
         packing = packing_of(self.layout, emissions.shape, lengths)
         return viterbi(*self._decodable(emissions, packing, allowed), packing)
 
     def k_best(
         self, emissions: AnyFloats, lengths: Lengths, k: int, allowed: BoolArray | None = None
     ) -> list[list[ScoredPath]]:
-        """Return the k best tag sequences of each sequence with their scores, best first, or all if there are fewer."""
+        """Return the k best tag sequences of each text with their scores, best first.
+
+        Short texts may have fewer than k tag sequences.
+        """
         if k < 1:
             raise ValueError(f"k best paths need a k of 1 or more, got {k}")
         packing = packing_of(self.layout, emissions.shape, lengths)
@@ -62,11 +69,14 @@ class PathScorer:
     def forward_backward(
         self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None, *, temperature: float = 1.0
     ) -> ForwardBackward:
-        """Run the forward-backward algorithm, from whose scores `crf.marginals` computes probabilities and entropy.
+        """Run the forward-backward algorithm.
 
-        temperature (float): Divides all scores. Values above 1 make the distribution over tag sequences flatter.
+        The functions of `crf.marginals` compute probabilities and the entropy from the result.
+
+        temperature (float): All scores are divided by this value. Values above 1 flatten the distribution over tag
+            sequences.
         """
-        # In float64: probabilities are only computed on request, and their accuracy matters more than their speed.
+        # Use float64, since the accuracy of probabilities matters more than speed.
         scores = mask_emissions(emissions.astype(np.float64) / temperature, allowed)
         transitions = Transitions.of(*(weight.astype(np.float64) / temperature for weight in self.weights))
         packing = packing_of(self.layout, emissions.shape, lengths)
@@ -75,8 +85,12 @@ class PathScorer:
     def _decodable(
         self, emissions: AnyFloats, packing: Packing, allowed: BoolArray | None
     ) -> tuple[AnyFloats, Transitions]:
-        """Return masked emissions and the transitions, in float64 for long sequences. *Shape:* (tokens, tags)"""
-        # The score of a path is a sum over its tokens: after 100,000 tokens, float32 cannot distinguish two paths.
+        """Return the emissions and transition scores for decoding.
+
+        Emissions of tags that are not allowed are -inf. If the batch contains a long sequence, all scores are float64.
+        """
+        # The score of a tag sequence is a sum over its tokens. In float32, the rounding error of a long sum can exceed
+        # the difference between two tag sequences.
         dtype = np.float64 if packing.lengths.max(initial=0) > LONGEST_IN_FLOAT32 else emissions.dtype
         transitions = self.transitions
         if transitions.table.dtype != dtype:
@@ -85,12 +99,12 @@ class PathScorer:
 
     @cached_property
     def transitions(self) -> Transitions:
-        """The transition scores, as tables over all tags."""
+        """Return the transition matrix between all tags, with the start and end scores."""
         return Transitions.of(*self.weights)
 
 
 def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> Packing:
-    """Check the shape of the emissions, and return the `Packing` of the sequences."""
+    """Return the `Packing` of a batch. Raises a ValueError if the emissions have the wrong shape."""
     if len(shape) != 2 or shape[1] != layout.n_tags:
         expected = f"(tokens, {layout.n_tags}) for {layout.n_labels} entity types"
         raise ValueError(f"emissions must have shape {expected}, got {shape}")
@@ -98,23 +112,27 @@ def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> P
 
 
 def mask_emissions(emissions: AnyFloats, allowed: BoolArray | None) -> AnyFloats:
-    """Return the emissions with -inf for tags that are not allowed. *Shape:* (tokens, tags)"""
+    """Set the emissions of tags that are not allowed to -inf. *Shape:* (tokens, tags)"""
     return emissions if allowed is None else np.where(allowed, emissions, np.array(-np.inf, emissions.dtype))
 
 
 class CRFHead:
-    """The last part of a tagger in NumPy: a linear layer that computes the emissions, and the CRF as `scorer`."""
+    """NumPy implementation of a tagger's output layer: a linear layer and a CRF.
+
+    weights (Weights): Parameters of `crf_torch.CRFHead`.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.emit = Linear(weights.part("emit"))
-        # Copies, since these arrays share memory with the torch module, whose training would change a scorer in use.
+        # Copy the CRF parameters, because the arrays share memory with the torch module. Further training must not
+        # change them.
         start, end, outside, inside = (weights[f"crf.{name}"].copy() for name in ("start", "end", "outside", "inside"))
         self.scorer = PathScorer((start, end, outside, inside))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """Return the emissions. *Shape:* (tokens, width) to (tokens, tags)"""
+        """Compute the emissions. *Shape:* (tokens, width) to (tokens, tags)"""
         return self.emit(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:
-        """Add the linear layer to the graph of `tokens`."""
+        """Add the linear layer to the ONNX graph. *Shape:* (texts, length, width) to (texts, length, tags)"""
         return self.emit.write(tokens)

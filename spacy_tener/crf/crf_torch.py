@@ -1,20 +1,22 @@
-"""A linear-chain conditional random field over BIOES tags (Lafferty et al. 2001), trained as in Collobert et al. 2011.
+"""A linear-chain conditional random field (CRF) over BIOES tags, with the loss for training.
 
-The encoder gives each token a score for each tag, the emissions. The CRF adds scores for pairs of neighbouring tags:
+The CRF follows Lafferty et al. (2001), and the loss Collobert et al. (2011). The encoder computes the emissions, a
+score for each tag at each token. The CRF adds transition scores for pairs of adjacent tags:
 
     score(y) = start[y_1] + sum_t emissions[t, y_t] + sum_t transitions[y_(t-1), y_t] + end[y_n]
     P(y)     = exp(score(y)) / Z,    Z = sum of exp(score(y)) over all tag sequences y
-    loss     = -log P(y of the annotation) = log Z - score(y of the annotation)
+    loss     = -log P(gold) = log Z - score(gold)
 
-In training as in decoding, only well-formed BIOES sequences exist, such as `B-PER E-PER O S-LOC`. Each corresponds to a
-list of entities that do not overlap. `spacy_tener.tagging.TagLayout` defines the ids of the tags.
+Only well-formed BIOES sequences are possible, such as `B-PER E-PER O S-LOC`. Each tag sequence corresponds to a list of
+non-overlapping entities. `spacy_tener.tagging.TagLayout` defines the ids of the tags.
 
-The tokens of all sequences are concatenated to the shape (tokens, tags), without padding; `lengths` tells how many each
-sequence has. A sequence without tokens has one tag sequence, the empty one with a score of 0.
+The texts of a batch are concatenated without padding: emissions have the shape (tokens, tags), and `lengths` contains
+the number of tokens in each text. An empty text has exactly one tag sequence, with the score 0.
 
-The recursion for log Z runs in NumPy, see `forward`, without autograd. Its gradient is known in closed form: it is the
-expected number of times that each score is used, so that the gradient of the loss is the expected minus the actual
-counts. The loss is a small difference of large sums, which are therefore computed in float64.
+The recursion for log Z runs in NumPy (see `forward`), without autograd. The gradient of log Z with respect to a score
+is the expected count of this score: how often tag sequences use the score on average. Therefore, the gradient of the
+loss is the expected counts minus the gold counts. log Z and score(gold) are large, and their difference is small, so
+both are computed in float64.
 """
 
 from __future__ import annotations
@@ -39,15 +41,15 @@ Gradients = tuple[Tensor | None, ...]
 
 
 def upcast(emissions: Tensor) -> Tensor:
-    """Convert half precision to float32; return float32 and float64 unchanged."""
+    """Convert float16 and bfloat16 to float32. float32 and float64 are unchanged."""
     return emissions.to(torch.promote_types(emissions.dtype, torch.float32))
 
 
 class LogPartition(torch.autograd.Function):
-    """The log-partition function log Z of each sequence, over all tag sequences of allowed tags.
+    """Autograd function for the log-partition function log Z of each sequence in a batch.
 
-    Its gradient with respect to an emission is the marginal probability of the tag, and with respect to a transition
-    score the expected number of such transitions.
+    The sum includes all tag sequences of allowed tags. The gradient with respect to an emission is the marginal
+    probability of the tag. The gradient with respect to a transition score is the expected number of such transitions.
     """
 
     @staticmethod
@@ -73,9 +75,11 @@ class LogPartition(torch.autograd.Function):
     def backward(ctx: Any, weight: Tensor) -> Gradients:
         forward_backward: ForwardBackward = ctx.forward_backward
         packing = forward_backward.packing
+        # `weight` is the gradient of the loss with respect to log Z of each sequence.
         weights = weight.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
         paths, total = forward_backward.unnormalized_log_marginals()
         paths -= total
+        # Marginal probability of each tag: the weight of all paths through the tag, divided by the weight of all paths.
         counts = np.exp(paths, out=paths)
         counts *= weights
         transition_counts = forward_backward.expected_transitions(total, weights)
@@ -85,10 +89,11 @@ class LogPartition(torch.autograd.Function):
 def _gradients(
     transitions: Transitions, packing: Packing, counts: AnyFloats, transition_counts: AnyFloats, dtype: torch.dtype
 ) -> Gradients:
-    """Return the gradients of the emissions and of start, end, outside and inside.
+    """Return the gradients of the emissions and of the CRF parameters start, end, outside and inside.
 
-    counts (AnyFloats): Expected counts of tags. *Shape:* (units, tags)
-    transition_counts (AnyFloats): Expected counts of transitions. *Shape:* (tags, tags)
+    counts (AnyFloats): Expected count of each tag at each token. *Shape:* (tokens, tags)
+    transition_counts (AnyFloats): Expected count of each transition. *Shape:* (tags, tags)
+    dtype (torch.dtype): Data type of the emissions.
     """
     start, end = (counts[index].sum(axis=0) for index in (packing.first, packing.last))
     parameters = weight_gradients(transitions.layout, start, end, transition_counts)
@@ -101,15 +106,13 @@ CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class CRF(nn.Module):
-    """Linear-chain CRF with its transition scores as parameters.
+    """Linear-chain CRF with learned transition scores.
 
-    In all methods, `allowed` is a mask of the tags that each token may have; None allows all. *Shape:* (tokens, tags)
-    Half-precision emissions are converted to float32.
+    All methods compute on the CPU, since the recursion over tokens consists of hundreds of small sequential steps. On a
+    GPU, launching kernels would take most of the time of a training step. float16 and bfloat16 emissions are converted
+    to float32.
 
-    Everything is computed and returned on the CPU: the recursions consist of hundreds of small steps, one after the
-    other. A GPU would spend most of a training step launching their kernels.
-
-    n_labels (int): Number of labels, that is, of entity types. There are `4 * n_labels + 1` tags.
+    n_labels (int): Number of labels (entity types). The CRF has `4 * n_labels + 1` tags.
     """
 
     def __init__(self, n_labels: int) -> None:
@@ -126,13 +129,16 @@ class CRF(nn.Module):
         return self.start, self.end, self.outside, self.inside
 
     def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
-        """Copy emissions and weights to the CPU. Gradients flow back to the device."""
+        """Copy emissions and CRF parameters to the CPU. The copies are differentiable."""
         emissions, start, end, outside, inside = (part.cpu() for part in (emissions, *self.weights))
         return emissions, (start, end, outside, inside)
 
     @torch.no_grad()
     def resize(self, n_labels: int) -> CRF:
-        """Return a CRF with more labels. Existing labels keep their weights, and new labels start with zeros."""
+        """Return a CRF with additional labels.
+
+        Existing labels keep their parameters. The parameters of new labels are initialized to zero.
+        """
         old = self.layout
         if n_labels < old.n_labels:
             raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
@@ -147,9 +153,12 @@ class CRF(nn.Module):
         return grown
 
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-        """Return the log-partition function log Z of each sequence; -inf if no tag sequence is allowed.
+        """Compute the log-partition function log Z of each sequence.
 
-        *Shape:* (tokens, tags) to (sequences,)
+        emissions (Tensor): *Shape:* (tokens, tags)
+        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+        allowed (Tensor | None): Mask of the allowed tags for each token. None allows all tags. *Shape:* (tokens, tags)
+        RETURNS (Tensor): log Z of each sequence. -inf if no tag sequence is allowed. *Shape:* (sequences,)
         """
         emissions, weights = self.on_host(emissions)
         sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
@@ -164,20 +173,23 @@ class CRF(nn.Module):
         allowed: Tensor | None = None,
         possible: Tensor | None = None,
     ) -> Tensor:
-        """Return the negative log-likelihood of the annotation of each sequence.
+        """Compute the negative log-likelihood of the gold annotation for each sequence.
 
-        Pass a complete annotation as `tags`. Pass a partial annotation as `allowed`, the tags that agree with it. Then
-        the likelihood is summed over all tag sequences that agree with the annotation:
+        If the annotation is complete, pass it as `tags`. If it is partial, pass a mask of the tags that are consistent
+        with the annotation as `allowed`. The likelihood of a partial annotation is the sum over all consistent tag
+        sequences:
 
             loss = log Z(possible) - log Z(possible and allowed)
 
-        If the annotation contradicts `possible`, the loss is infinite, but its gradient is finite.
+        If no tag sequence is both possible and consistent with a partial annotation, the loss is infinite, but its
+        gradient is finite.
 
         emissions (Tensor): *Shape:* (tokens, tags)
-        tags (Tensor | None): The tag of each token. *Shape:* (tokens,)
-        allowed (Tensor | None): Mask of the tags that agree with a partial annotation. *Shape:* (tokens, tags)
-        possible (Tensor | None): Mask of the tags that are possible whatever the annotation: for example, no entity
-            begins with white space. None for all. *Shape:* (tokens, tags)
+        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+        tags (Tensor | None): Gold tag of each token, which must be possible. *Shape:* (tokens,)
+        allowed (Tensor | None): Mask of the tags that are consistent with a partial annotation. *Shape:* (tokens, tags)
+        possible (Tensor | None): Mask of the tags that are possible in any annotation. For example, no entity begins
+            with whitespace. None if all tags are possible. *Shape:* (tokens, tags)
         RETURNS (Tensor): *Shape:* (sequences,)
         """
         if (tags is None) == (allowed is None):
@@ -187,7 +199,7 @@ class CRF(nn.Module):
         if tags is not None:
             return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
         assert allowed is not None
-        # Both log-partition functions are computed in one run over a batch with each sequence twice.
+        # Compute the two log-partition functions in a single call, with a batch that contains each sequence twice.
         possible = torch.ones_like(allowed) if possible is None else possible
         packing_twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
         masks = torch.cat([possible, possible & allowed])
@@ -200,19 +212,24 @@ class CRF(nn.Module):
 
 
 def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: Tensor) -> Tensor:
-    """Return score(y) of one tag sequence y of each sequence, -inf if it is forbidden. *Shape:* (sequences,), float64
+    """Compute the score of a given tag sequence for each sequence in a batch, with autograd.
 
-    This part of the loss is computed in torch, with autograd.
+    The score is -inf if the tag sequence contains a transition that is not well-formed.
 
+    weights (CRFWeights): The CRF parameters start, end, outside and inside.
+    packing (Packing): Lengths of the sequences.
     tags (Tensor): The tag sequences, concatenated. *Shape:* (tokens,)
+    RETURNS (Tensor): float64. *Shape:* (sequences,)
     """
     layout, path = TagLayout(weights[-1].shape[1] // 2), tags.numpy()
     first, last, later = packing.first, packing.last, packing.later
-    # Indices in `start`, `end` and the transition table, concatenated, as `parameter_indices` has them.
+    # `parameter_indices` maps these indices to parameters. It numbers the start scores first, then the end scores, and
+    # then the transition matrix, row by row.
     start, end = path[first], layout.n_tags + path[last]
     transitions = layout.n_tags * (2 + path[later - 1]) + path[later]
     used = torch.from_numpy(parameter_indices(layout)[np.concatenate([start, end, transitions])])
     sequence_of_used = torch.from_numpy(packing.sequence[np.concatenate([first, last, later])])
+    # The last value is the score of all forbidden transitions.
     parameters = torch.cat([*(weight.flatten() for weight in weights), weights[0].new_full((1,), -torch.inf)])
 
     emitted = emissions.gather(1, tags[:, None])[:, 0].double()
@@ -224,7 +241,12 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
 def _log_likelihood(
     emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
 ) -> Tensor:
-    """Return log Z of each sequence over the allowed tags, minus the score of `tags` if given, in float64."""
+    """Return log Z of each sequence, or the negative log-likelihood of `tags` if given.
+
+    allowed (Tensor | None): Mask of the allowed tags for log Z. *Shape:* (tokens, tags)
+    tags (Tensor | None): Gold tag of each token. *Shape:* (tokens,)
+    RETURNS (Tensor): log Z, or log Z minus the score of the gold tags, in float64. *Shape:* (sequences,)
+    """
     sums: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
     return sums if tags is None else sums - path_score(emissions, weights, packing, tags)
 
@@ -240,21 +262,27 @@ def cross_entropy(
     under_annotation: Tensor | None = None,
     sequence_weights: Tensor | None = None,
 ) -> Tensor:
-    """Return the loss for knowledge distillation: the cross-entropy between the tag sequences of teacher and student.
+    """Compute the loss for knowledge distillation between two CRFs.
 
-    It is summed over all sequences, and exact, over the whole distribution of tag sequences:
+    The loss is the cross-entropy between the teacher's and the student's distribution over tag sequences, summed over
+    the batch. It is computed exactly:
 
         -E_teacher[log P_student(y)] = log Z_student - E_teacher[score_student(y)]
 
-    The score is linear in the counts of tags and transitions, and the teacher's expected counts are the gradient of its
-    log Z. The student can have more labels than the teacher, as long as the teacher's labels come first. For the
-    teacher, the other labels have probability 0.
+    The score of a tag sequence is linear in the counts of tags and transitions. Therefore, the expected score is the
+    student's scores multiplied by the teacher's expected counts. The expected counts are the gradient of the teacher's
+    log Z.
 
-    possible (Tensor | None): Mask of the tags that the tag sequences can have. *Shape:* (tokens, tags)
-    under_annotation (Tensor | None): Mask of the tags that agree with an annotation; restricts the teacher's
-        distribution to it. For the teacher, entities with labels that it does not have are O. *Shape:* (tokens, tags)
-    sequence_weights (Tensor | None): Weight of each text in the sum. By default, all texts have the weight 1. *Shape:*
-        (texts,)
+    The student can have additional labels after the teacher's labels. The teacher assigns them the probability 0.
+
+    lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+    possible (Tensor | None): Mask of the tags that are possible in any annotation. *Shape:* (tokens, tags)
+    under_annotation (Tensor | None): Mask of the tags that are consistent with an annotation. The teacher's
+        distribution is restricted to these tags. In this case, the teacher scores additional labels like O. *Shape:*
+        (tokens, tags)
+    sequence_weights (Tensor | None): Weight of each sequence in the sum. By default, all weights are 1. *Shape:*
+        (sequences,)
+    RETURNS (Tensor): *Shape:* ()
     """
     layout = student.layout
     emissions, weights = student.on_host(emissions)
@@ -275,6 +303,7 @@ def cross_entropy(
     features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
         allowed = possible if under_annotation is None else under_annotation
+        # The gradient of log Z is the teacher's expected count of each tag and transition.
         counts = torch.autograd.grad(weighted_sum(grown.log_partition(scores, lengths, allowed)), features)
     expected = [
         (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
@@ -285,9 +314,13 @@ def cross_entropy(
 
 @torch.no_grad()
 def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
-    """Return a CRF with more labels, where the tags of new labels have the weights of O."""
+    """Return a CRF with additional labels that are scored like O.
+
+    All transitions from and to the tags of a new label have the parameters of O.
+    """
     present, grown = crf.layout.n_labels, CRF(n_labels).to(crf.start)
-    # For each opener and closer of the grown CRF, the opener or closer of the present CRF whose weights it gets.
+    # Indices into the parameters of `crf` for each tag in the new CRF. Openers (B, O, S) can begin a sequence, and
+    # closers (O, S, E) can end a sequence. Tags of new labels get the index of O.
     types, new = torch.arange(present), torch.zeros(n_labels - present, dtype=torch.long)
     openers = torch.cat([types, new + present, torch.tensor([present]), present + 1 + types, new + present])
     closers = torch.cat([torch.tensor([0]), 1 + types, new, 1 + present + types, new])
@@ -299,13 +332,15 @@ def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
 
 
 class CRFHead(nn.Module):
-    """The last part of a tagger: a linear layer that computes the emissions, and the CRF.
+    """Output layer of a tagger: a linear layer that computes the emissions, and a CRF.
 
-    TENER's released code normalizes the emissions with a log-softmax. It is left out here, since it adds the same value
-    to all tags of a token, which changes neither losses nor probabilities.
+    The authors' code of TENER applies a log-softmax to the emissions. We omit it, since it adds a constant to all tags
+    of a token. This changes neither the loss nor the probabilities.
 
-    width (int): Size of the encoder's output vectors.
-    depth (int): Maximum nesting depth of entities. Each token has emissions for every depth.
+    width (int): Width of the encoder's output.
+    n_labels (int): Number of labels (entity types).
+    dropout (float): Dropout rate of the encoder's output.
+    depth (int): Maximum nesting depth of entities. The linear layer computes separate emissions for each depth.
     """
 
     def __init__(self, *, width: int, n_labels: int, dropout: float, depth: int = 1) -> None:
@@ -316,13 +351,14 @@ class CRFHead(nn.Module):
         self.crf = CRF(n_labels)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return the emissions. *Shape:* (tokens, width) to (tokens, depth * tags)"""
+        """Compute the emissions. *Shape:* (tokens, width) to (tokens, depth * tags)"""
         return self.emit(self.dropout(tokens))
 
     def grown(self, n_labels: int) -> CRFHead:
-        """Return a head with more labels, which computes the same emissions for the existing labels."""
+        """Return a copy with additional labels. The emissions and parameters of existing labels don't change."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p, depth=self.depth)
         head.crf = self.crf.resize(n_labels)
+        # Each nesting depth has its own block of rows in the linear layer's weight.
         first = np.arange(self.depth)[:, None] * head.crf.layout.n_tags
         present = torch.from_numpy((first + self.crf.layout.within(head.crf.layout)).ravel())
         with torch.no_grad():

@@ -1,11 +1,12 @@
-"""The registered functions of TENER, which a config names as `@architectures`.
+"""Registered architectures of TENER, for `@architectures` in a config.
 
-`spacy_tener.TENER.v1` is the default `tok2vec` of `tener_ner`. It consists of an embedder and
-`spacy_tener.TransformerEncoder.v1`, which other embedders can use as well, such as in spaCy's `Tok2Vec`.
-`spacy_tener.CharTransformer.v1` embeds words by a transformer over their characters.
+* `spacy_tener.TENER.v1`: an embedder with TENER's transformer encoder. It is the default `tok2vec` of `tener_ner`.
+* `spacy_tener.TransformerEncoder.v1`: the transformer encoder alone. Combine it with any embedder, for example as the
+  `encode` layer of spaCy's `Tok2Vec`.
+* `spacy_tener.CharTransformer.v1`: an embedder that encodes the characters of each token with a transformer.
 
-The functions return Thinc models. Prediction on a CPU uses the predictors of `tener_numpy`; the modules of
-`tener_torch` are built for training or a GPU only, so that a trained pipeline runs without torch.
+Each function returns a Thinc model. On a CPU, the model predicts with the NumPy implementation in `tener_numpy`. The
+torch modules in `tener_torch` are only created for training and for GPUs, so that trained pipelines run without torch.
 """
 
 from __future__ import annotations
@@ -42,23 +43,23 @@ def build_tener(
 ) -> EmbedModel:
     """Construct TENER: an embedder, a linear layer, and a transformer encoder with direction-aware relative positions.
 
-    Registered as `spacy_tener.TENER.v1`. The model is the one of Yan et al. (2019,
-    https://arxiv.org/abs/1911.04474), section 3, without its CRF, which `spacy_tener.CRFTagger.v1` adds. The defaults
-    are the paper's for Weibo. With `adapted = false` it is the vanilla transformer that the paper compares.
+    Registered as `spacy_tener.TENER.v1`. See section 3 of Yan et al. (2019, https://arxiv.org/abs/1911.04474). The
+    defaults are the paper's hyperparameters for the Weibo corpus. `spacy_tener.CRFTagger.v1` adds the CRF. Set `adapted
+    = false` for the vanilla transformer, the baseline in the paper.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder. None for `spacy_tener.CharEmbed.v1` with its
         defaults.
-    width (int): Hidden size d of the transformer, to which the linear layer projects the embeddings.
+    width (int): Hidden size d of the transformer. A linear layer projects the embeddings to this size.
     layers (int): Number of transformer layers.
-    heads (int): Number of attention heads h, which must divide `width`. In adapted attention, the width d_k of a head,
-        `width / heads`, must be even.
+    heads (int): Number of attention heads h. Must divide `width`. Adapted attention also requires an even head width
+        d_k, which is `width / heads`.
     ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
     dropout (float): Dropout rate of the feed-forward networks.
     attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
-    adapted (bool): Use TENER's adapted attention, with relative positions (eq. 16 to 19), rather than vanilla
-        attention (eq. 1 to 6), with sinusoidal positions added to its input.
-    scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only, as the paper
-        does.
+    adapted (bool): If True, use TENER's adapted attention with relative positions (eq. 16 to 19). If False, use vanilla
+        attention (eq. 1 to 6) with sinusoidal positions (eq. 8, 9).
+    scaled (Optional[bool]): Whether to divide the attention scores by `sqrt(d_k)`. None to scale only vanilla
+        attention, as the paper does.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each token. *Shape:* (tokens,
         width)
     """
@@ -88,23 +89,23 @@ def build_transformer_encoder(
     adapted: bool = True,
     scaled: bool | None = None,
 ) -> RaggedModel:
-    """Construct the transformer encoder of TENER without an embedder, to combine with any embedder.
+    """Construct TENER's transformer encoder without an embedder.
 
-    Registered as `spacy_tener.TransformerEncoder.v1`. See `spacy_tener.TENER.v1`, which has the same arguments. The
-    input may have any width.
+    Registered as `spacy_tener.TransformerEncoder.v1`. The encoder takes the vectors of any embedder as input.
+    `spacy_tener.TENER.v1` has the same arguments and defaults.
 
-    width (int): Hidden size d of the transformer, to which a linear layer projects the input.
+    width (int): Hidden size d of the transformer. A linear layer projects the input vectors to this size.
     layers (int): Number of transformer layers.
-    heads (int): Number of attention heads h, which must divide `width`. In adapted attention, the width d_k of a head,
-        `width / heads`, must be even.
+    heads (int): Number of attention heads h. Must divide `width`. Adapted attention also requires an even head width
+        d_k, which is `width / heads`.
     ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
     dropout (float): Dropout rate of the feed-forward networks.
     attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
-    adapted (bool): Use TENER's adapted attention, with relative positions (eq. 16 to 19), rather than vanilla
-        attention (eq. 1 to 6), with sinusoidal positions added to its input.
-    scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only, as the paper
-        does.
-    RETURNS (Model[List[Floats2d], List[Floats2d]]): The encoder. *Shape:* (tokens, any width) to (tokens, width)
+    adapted (bool): If True, use TENER's adapted attention with relative positions (eq. 16 to 19). If False, use vanilla
+        attention (eq. 1 to 6) with sinusoidal positions (eq. 8, 9).
+    scaled (Optional[bool]): Whether to divide the attention scores by `sqrt(d_k)`. None to scale only vanilla
+        attention, as the paper does.
+    RETURNS (Model[List[Floats2d], List[Floats2d]]): The encoder. *Shape:* (tokens, input width) to (tokens, width)
     """
     config = TransformerConfig(
         width=width,
@@ -143,22 +144,23 @@ def build_char_transformer(
     dropout: Probability = 0.3,
     char_dropout: Probability = 0.01,
 ) -> EmbedModel:
-    """Embed each token with a transformer layer over its characters, followed by max pooling and a linear layer.
+    """Construct an embedder that encodes the characters of each token with a transformer layer.
 
-    Registered as `spacy_tener.CharTransformer.v1`. This is the character encoder of the TENER paper (Yan et al., 2019,
-    https://arxiv.org/abs/1911.04474, sections 3.1 and 4.4). The defaults are those of its supplement (6.1), and so are
-    the numbers of parameters besides the character embeddings: 6,600, or 8,460 with `adapted = false`. The unknown
-    character and long tokens are treated as in `spacy_tener.CharCNN.v1`.
+    Registered as `spacy_tener.CharTransformer.v1`. Max pooling and a linear layer reduce the characters of a token to
+    one vector. See sections 3.1 and 4.4 of Yan et al. (2019, https://arxiv.org/abs/1911.04474). The defaults are those
+    of the paper's supplement (6.1). The supplement's parameter counts are reproduced, too: 6,600, or 8,460 with
+    `adapted = false`, not including the character embeddings. Unknown characters and long tokens are treated as in
+    `spacy_tener.CharCNN.v1`.
 
-    adapted (bool): Use TENER's adapted attention rather than vanilla attention.
-    heads (int): Number of attention heads, which must divide `char_width`.
+    adapted (bool): If True, use TENER's adapted attention. If False, use vanilla attention.
+    heads (int): Number of attention heads. Must divide `char_width`.
     ff_width (int): Hidden size of the feed-forward network.
     inner_dropout (float): Dropout rate of the feed-forward network and of the attention weights.
-    char_width (int): Width of the character embeddings, which is the hidden size of the transformer.
+    char_width (int): Width of the character embeddings, and hidden size of the transformer.
     width (int): Width of the output.
-    digits (bool): Replace every digit by 0.
+    digits (bool): Whether to replace every digit with 0.
     dropout (float): Dropout rate of the character embeddings and of the output.
-    char_dropout (float): Probability that a character is replaced by the unknown character in training.
+    char_dropout (float): Probability of replacing a character with the unknown character in training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     if char_width % heads:
@@ -178,7 +180,8 @@ def build_char_transformer(
 def make_char_transformer(config: TransformerConfig, width: int) -> CharacterEncoder:
     """Build the torch module of `spacy_tener.CharTransformer.v1`, without its character embeddings.
 
-    config (TransformerConfig): The transformer over the characters. Its width is that of the character embeddings.
+    config (TransformerConfig): Hyperparameters of the transformer. `config.width` is the width of the character
+        embeddings.
     width (int): Width of the output.
     """
     from ...embedders.spelling_torch import CharacterEncoder

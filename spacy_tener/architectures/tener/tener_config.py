@@ -1,4 +1,4 @@
-"""The config of TENER's transformer encoder, which its torch module and its NumPy predictor share."""
+"""Hyperparameters of TENER's transformer encoder, used by the torch module and by the NumPy implementation."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from ...validation import STRICT, Probability
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TransformerConfig(StackConfig):
-    """Sizes and options of TENER's transformer encoder, or of the vanilla one that its paper compares with it.
+    """Hyperparameters of TENER's transformer encoder.
 
     width (int): Hidden size d of the layers and of the output.
     layers (int): Number of layers.
-    heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Feed-forward hidden size. None for twice the width.
-    dropout (float): Feed-forward dropout rate.
-    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
-    adapted (bool): Use TENER's adapted attention, with relative positions, rather than vanilla attention, with
-        sinusoidal positions added to its input.
-    scaled (Optional[bool]): Divide attention scores by `sqrt(d_k)`. None to scale vanilla attention only.
+    heads (int): Number of attention heads h. Must divide `width`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    adapted (bool): If True, use TENER's adapted attention with relative positions. If False, use vanilla attention with
+        sinusoidal positions.
+    scaled (Optional[bool]): Whether to divide the attention scores by `sqrt(d_k)`. None to scale only vanilla
+        attention.
     """
 
     heads: PositiveInt = 4
@@ -35,10 +36,14 @@ class TransformerConfig(StackConfig):
 
     @property
     def position_width(self) -> int:
-        """Width of the position embeddings: of a head in adapted attention (eq. 17), or of the input (eq. 8, 9)."""
+        """Return the width of the position embeddings.
+
+        Adapted attention uses relative position embeddings with the width of a head (eq. 17 of the TENER paper).
+        Vanilla attention adds position embeddings to the input, so they have the width of the input (eq. 8, 9).
+        """
         return self.head_width if self.adapted else self.width
 
     @property
     def is_scaled(self) -> bool:
-        """Whether attention scores are divided by `sqrt(d_k)`."""
+        """Return whether the attention scores are divided by `sqrt(d_k)`."""
         return not self.adapted if self.scaled is None else self.scaled

@@ -1,11 +1,12 @@
-"""Predictors of TENER's transformer encoder in NumPy, for pipelines that run on a CPU without torch.
+"""NumPy implementation of TENER's transformer encoder, for prediction on a CPU without torch.
 
-Each class computes in evaluation what the class of the same name in `tener_torch` does, from the same weights;
-`tests/architectures/test_parity.py` compares them. `__call__` computes in NumPy. `write` adds the same computation to
-an ONNX graph, for `spacy tener export`, where batches are padded.
+Each class computes the same output as the torch module of the same name in `tener_torch`, without dropout.
+`tests/architectures/test_parity.py` compares the outputs. The method `__call__` computes the output in NumPy. The
+method `write` adds the same computation to an ONNX graph, for `spacy tener export`. Equation numbers refer to Yan et
+al. (2019, https://arxiv.org/abs/1911.04474).
 
-`compute_in_buckets` divides a batch into buckets of sequences of similar lengths. The arrays of a bucket are padded:
-they have a row for each padded token. *Shape:* (padded tokens, width)
+Before attention is computed, `compute_in_buckets` groups sequences of similar lengths and pads each group. The padded
+sequences of a group are concatenated to an array of the shape (padded tokens, width).
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ ComplexArray = NDArray[np.complex64]
 class VanillaAttention:
     """Multi-head attention of the vanilla transformer (eq. 1 to 6).
 
-    config (TransformerConfig): Sizes and options of the encoder.
-    weights (Weights): The module's weights.
+    config (TransformerConfig): Hyperparameters of the encoder.
+    weights (Weights): Parameters of the torch module.
     """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
@@ -55,14 +56,19 @@ class VanillaAttention:
         self.out = Linear(weights.part("out"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence in a bucket. *Shape:* (padded tokens, width)"""
+        """Compute self-attention within each padded sequence.
+
+        x (FloatArray): Hidden states. *Shape:* (padded tokens, width)
+        bucket (PaddedBucket): Lengths of the sequences.
+        RETURNS (FloatArray): *Shape:* (padded tokens, width)
+        """
         query = split_heads(self.query(x) * self.scale, bucket.shape, self.n_heads)
         key = split_heads(self.key(x), bucket.shape, self.n_heads)
         value = split_heads(self.value(x), bucket.shape, self.n_heads)
         return self.out(attend(query, key, value, bucket.is_real))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the attention to the graph of `x`. *Shape:* (sequences, longest, width)"""
+        """Add the attention layer to the ONNX graph. *Shape:* (sequences, length, width)"""
         query = write_split_heads(self.query.write(x) * self.scale, self.n_heads)
         key = write_split_heads(self.key.write(x), self.n_heads)
         value = write_split_heads(self.value.write(x), self.n_heads)
@@ -70,14 +76,13 @@ class VanillaAttention:
 
 
 class RelativePositions(NamedTuple):
-    """The sines and cosines of positions, which `AdaptedAttention` multiplies.
+    """Sinusoidal tables from which `AdaptedAttention` computes the position term of its scores.
 
-    With `c_i = 10000^(-2i / d_k)` (eq. 17):
+    The frequencies are `c_i = 10000^(-2i / d_k)` (eq. 17), where d_k is the width of a head.
 
-    key_table (FloatArray): `[.., cos(c_i j), sin(c_i j), ..]` for each position j of a key. *Shape:* (length, head
-        width)
-    query_factors (ComplexArray): `sin(c_i t) - i cos(c_i t)` for each position t of a query. *Shape:* (length, head
-        width / 2)
+    key_table (FloatArray): `[.., cos(c_i j), sin(c_i j), ..]` for each key position j. *Shape:* (length, head width)
+    query_factors (ComplexArray): `sin(c_i t) - i cos(c_i t)` for each query position t. *Shape:* (length, head width /
+        2)
     """
 
     key_table: FloatArray
@@ -85,8 +90,8 @@ class RelativePositions(NamedTuple):
 
     @classmethod
     def of(cls, length: int, head_width: int) -> RelativePositions:
-        """Return the relative positions of sequences of this length."""
-        # Only lengths that are powers of 2 are cached: there are few of them, while texts have any length.
+        """Return the sinusoidal tables for sequences up to the given length."""
+        # Round the length up to a power of 2 (at least 64), so that texts of different lengths share a cached table.
         cached_length = 1 << max(length - 1, 63).bit_length()
         positions = _cached_positions(cached_length, head_width)
         return cls(positions.key_table[:length], positions.query_factors[:length])
@@ -99,12 +104,14 @@ def _cached_positions(length: int, head_width: int) -> RelativePositions:
 
 
 class AdaptedAttention:
-    """Multi-head attention of TENER (eq. 16 to 19), in the form that `tener_torch.AdaptedAttention` derives.
+    """Multi-head attention of TENER with relative positions (eq. 16 to 19).
+
+    The docstring of `tener_torch.AdaptedAttention` derives the computation.
 
     config (StackConfig): Sizes of the encoder.
-    weights (Weights): The module's weights.
-    scaled (bool): Divide the scores by `sqrt(d_k)`.
-    key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
+    weights (Weights): Parameters of the torch module.
+    scaled (bool): Whether to divide the attention scores by `sqrt(d_k)`.
+    key_projection (bool): Whether to apply a linear layer to the keys. FLAT-ATSSA uses this layer, TENER doesn't.
     """
 
     def __init__(
@@ -118,6 +125,7 @@ class AdaptedAttention:
         self.n_heads = config.heads
         self.head_width = config.head_width
         self.scale = np.float32(config.head_width**-0.5 if scaled else 1.0)
+        # Bias vectors of the content term and of the position term (eq. 17).
         self.u = weights.shaped("u", config.heads, config.head_width).reshape(-1)
         self.v = weights.shaped("v", config.heads, config.head_width).reshape(-1)
         self.query = Linear(weights.part("query"))
@@ -125,22 +133,31 @@ class AdaptedAttention:
         self.value = Linear(weights.part("value"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence in a bucket. *Shape:* (padded tokens, width)"""
+        """Compute self-attention within each padded sequence.
+
+        x (FloatArray): Hidden states. *Shape:* (padded tokens, width)
+        bucket (PaddedBucket): Lengths of the sequences.
+        RETURNS (FloatArray): *Shape:* (padded tokens, width)
+        """
         query, key, value = self.heads(x, bucket)
         return attend(query, key, value, bucket.is_real)
 
     def heads(self, x: FloatArray, bucket: PaddedBucket) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return queries, keys and values, where queries and keys are concatenated with their position terms.
+        """Compute queries, keys and values, split into heads.
 
-        x (FloatArray): *Shape:* (padded tokens, width)
-        RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): *Shape:* (sequences, heads, length, 2 * head width) for
-            queries and keys, (sequences, heads, length, head width) for values
+        Queries and keys have twice the head width: the first half computes the content term of the attention scores,
+        and the second half the position term.
+
+        x (FloatArray): Hidden states. *Shape:* (padded tokens, width)
+        RETURNS (Tuple[FloatArray, FloatArray, FloatArray]): Queries and keys with the shape (sequences, heads, length,
+            2 * head width), and values with the shape (sequences, heads, length, head width).
         """
         n_sequences, length = bucket.shape
         relative = RelativePositions.of(length, self.head_width)
         query = self.query(x)
         to_keys = split_heads((query + self.u) * self.scale, bucket.shape, self.n_heads)
-        # Each pair of neighbouring numbers is read as a complex number, and multiplied by its position's factor.
+        # View adjacent dimensions (a, b) of the queries as complex numbers a + ib. Multiplied by `query_factors`, they
+        # are the queries of the position term. `tener_torch.AdaptedAttention` explains the derivation.
         pairs = ((query + self.v) * self.scale).view(np.complex64).reshape(n_sequences, length, self.n_heads, -1)
         to_positions = (pairs * relative.query_factors[:, None]).view(np.float32).transpose(0, 2, 1, 3)
         key = split_heads(x if self.key is None else self.key(x), bucket.shape, self.n_heads)
@@ -150,19 +167,20 @@ class AdaptedAttention:
         return queries, keys, value
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the attention to the graph of `x`. *Shape:* (sequences, longest, width)"""
+        """Add the attention layer to the ONNX graph. *Shape:* (sequences, length, width)"""
         graph = x.graph
         query = self.query.write(x)
         to_keys = write_split_heads((query + self.u) * self.scale, self.n_heads)
         to_positions = write_split_heads((query + self.v) * self.scale, self.n_heads)
-        # ONNX Runtime has no products of complex numbers, so real and imaginary parts are computed one by one.
+        # ONNX Runtime doesn't support complex numbers, so real and imaginary parts are multiplied separately.
         real = graph.Slice(to_positions, [0], [self.head_width], [3], [2])
         imaginary = graph.Slice(to_positions, [1], [self.head_width], [3], [2])
         sin, cos = write_sinusoids(batch.longest, self.head_width)
         product_real = real * sin + imaginary * cos
         product_imaginary = imaginary * sin - real * cos
         queries = graph.Concat(to_keys, product_real, product_imaginary, axis=3)
-        # The real parts of all pairs come first, then the imaginary parts, in queries and in keys.
+        # In the ONNX graph, all real parts precede all imaginary parts. NumPy interleaves them. The dot product of
+        # queries and keys is the same, because both use the same order.
         key = write_split_heads(x if self.key is None else self.key.write(x), self.n_heads)
         key_table = graph.Expand(graph.Concat(cos, sin, axis=1), graph.Shape(key))
         keys = graph.Concat(key, key_table, axis=3)
@@ -171,10 +189,10 @@ class AdaptedAttention:
 
 
 class TransformerEncoder:
-    """A stack of transformer layers, with adapted or with vanilla attention.
+    """A stack of transformer layers with adapted or vanilla attention.
 
-    config (TransformerConfig): Sizes and options.
-    weights (Weights): The module's weights.
+    config (TransformerConfig): Hyperparameters of the encoder.
+    weights (Weights): Parameters of the torch module.
     """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
@@ -187,11 +205,11 @@ class TransformerEncoder:
             self.layers.append(TransformerLayer(config, attention, layer_weights))
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Encode all tokens.
+        """Encode a batch of sequences.
 
-        x (FloatArray): The tokens, concatenated. *Shape:* (tokens, input width)
-        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
-        RETURNS (FloatArray): *Shape:* (tokens, width)
+        x (FloatArray): Embeddings of all sequences, concatenated. *Shape:* (tokens, input width)
+        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+        RETURNS (FloatArray): Hidden states. *Shape:* (tokens, width)
         """
         return compute_in_buckets(lengths, x, self.config.width, self._encode)
 
@@ -200,24 +218,26 @@ class TransformerEncoder:
             x = self.input(x)
         if not self.config.adapted:
             n_sequences, length = bucket.shape
-            positions = interleave(*sinusoids(length, self.config.width))  # eq. 8, 9
+            # Vanilla attention: add sinusoidal position embeddings to the input (eq. 8, 9).
+            positions = interleave(*sinusoids(length, self.config.width))
             x = x + np.tile(positions, (n_sequences, 1))
         for layer in self.layers:
             x = layer(x, bucket)
         return x
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the encoder to the graph of `x`.
+        """Add the encoder to the ONNX graph.
 
-        x (Value): *Shape:* (sequences, longest, input width)
-        RETURNS (Value): *Shape:* (sequences, longest, width)
+        x (Value): Padded embeddings. *Shape:* (sequences, length, input width)
+        batch (PaddedBatch): Lengths of the sequences.
+        RETURNS (Value): Hidden states. *Shape:* (sequences, length, width)
         """
         graph = x.graph
         if self.input is not None:
             x = self.input.write(x)
         if not self.config.adapted:
             sin, cos = write_sinusoids(batch.longest, self.config.width)
-            # Pairs of a sine and a cosine, flattened as by `interleave`.
+            # Interleave sines and cosines, as `interleave` does in NumPy.
             pairs = graph.Concat(graph.Unsqueeze(sin, [2]), graph.Unsqueeze(cos, [2]), axis=2)
             x = x + graph.Reshape(pairs, [0, -1])
         for layer in self.layers:

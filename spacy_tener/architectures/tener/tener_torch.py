@@ -1,10 +1,11 @@
-"""TENER's transformer encoder in torch, for training and for prediction on a GPU.
+"""Torch implementation of TENER's transformer encoder, for training and for prediction on a GPU.
 
-`TransformerEncoder` is a stack of layers with `AdaptedAttention` (Yan et al., 2019, section 3.2), or with the
-`VanillaAttention` that the paper compares (section 2.2). `tener_numpy` has a predictor with the name of each class.
+`TransformerEncoder` is a stack of transformer layers. The layers use `AdaptedAttention` (Yan et al., 2019,
+https://arxiv.org/abs/1911.04474, section 3.2) or `VanillaAttention` (section 2.2), the baseline in the paper.
+`tener_numpy` implements the same classes for prediction on a CPU. Equation numbers refer to the paper.
 
-The sequences of a batch are concatenated, without padding: all layers work on rows of the shape (tokens, width).
-`Ragged` has the sequence lengths, and pads them for the products of attention only.
+Inputs and hidden states have the shape (tokens, width): the sequences of a batch are concatenated without padding.
+`Ragged` contains the sequence lengths. It pads the sequences only while attention is computed.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ from .tener_config import TransformerConfig
 class VanillaAttention(Attention):
     """Multi-head attention of the vanilla transformer (Vaswani et al., 2017; eq. 1 to 6).
 
-    It is not aware of positions, which the encoder adds to the input. All linear layers have biases, as the numbers of
-    parameters in the paper's supplement (6.1) imply. In the released code only the output layer has one.
+    The attention doesn't use positions, since the encoder adds position embeddings to its input. All linear layers have
+    a bias, which is consistent with the parameter counts in the paper's supplement (6.1). In the authors' code, only
+    the output layer has a bias.
 
-    width (int): Input and output width d.
-    n_heads (int): Number of heads h.
-    dropout (float): Attention dropout rate.
-    scaled (bool): Divide the scores by `sqrt(d_k)` (eq. 3).
+    width (int): Width d of the input and of the output.
+    n_heads (int): Number of attention heads h.
+    dropout (float): Dropout rate of the attention weights.
+    scaled (bool): Whether to divide the attention scores by `sqrt(d_k)` (eq. 3).
     """
 
     def __init__(self, *, width: int, n_heads: int, dropout: float = 0.0, scaled: bool = True) -> None:
@@ -44,25 +46,32 @@ class VanillaAttention(Attention):
         self.out = Linear(width, width)
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        query = split_heads(self.query(x), self.n_heads)  # eq. 4
+        query = split_heads(self.query(x), self.n_heads)
         key = split_heads(self.key(x), self.n_heads)
         value = split_heads(self.value(x), self.n_heads)
+        # Scaling the queries is cheaper than scaling the scores (eq. 3), and equivalent.
         return Heads(query * self.scale, key, value)
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
-        """Compute attention within each sequence, and project the concatenated heads. *Shape:* (tokens, width)"""
-        return self.out(super().forward(x, ragged, *context))  # eq. 6
+        """Compute self-attention within each sequence, and project the concatenated heads (eq. 6).
+
+        x (Tensor): Hidden states. *Shape:* (tokens, width)
+        ragged (Ragged): Lengths of the sequences.
+        RETURNS (Tensor): *Shape:* (tokens, width)
+        """
+        return self.out(super().forward(x, ragged, *context))
 
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """The sines and cosines of a batch's positions, which `AdaptedAttention` multiplies. All layers share them.
+    """Sinusoidal tables from which `AdaptedAttention` computes the position term of its scores.
 
-    With `c_i = 10000^(-2i / d_k)` (eq. 17):
+    All layers of an encoder use the same tables. The frequencies are `c_i = 10000^(-2i / d_k)` (eq. 17), where d_k is
+    the width of a head.
 
-    key_table (Tensor): `[.., cos(c_i j), sin(c_i j), ..]` for each position j of a key. *Shape:* (longest, head width)
-    query_factors (Tensor): `sin(c_i t) - i cos(c_i t)` for the position t of each token. *Shape:* (tokens, 1, head
-        width / 2)
+    key_table (Tensor): `[.., cos(c_i j), sin(c_i j), ..]` for each key position j. *Shape:* (length, head width)
+    query_factors (Tensor): `sin(c_i t) - i cos(c_i t)` for each token, where t is its position in the sequence.
+        *Shape:* (tokens, 1, head width / 2)
     """
 
     key_table: Tensor
@@ -70,11 +79,11 @@ class RelativePositions:
 
     @classmethod
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
-        """Compute the relative positions of a batch.
+        """Compute the sinusoidal tables for a batch.
 
-        ragged (Ragged): Sequence lengths.
+        ragged (Ragged): Lengths of the sequences.
         head_width (int): Width d_k of a head.
-        like (Tensor): A tensor with the device and the dtype of the result.
+        like (Tensor): Tensor with the device and the dtype of the result.
         """
         sin, cos = sinusoids(ragged.longest, head_width, like)
         query_factors = torch.complex(sin, -cos).index_select(0, ragged.positions)
@@ -82,31 +91,34 @@ class RelativePositions:
 
 
 class AdaptedAttention(Attention):
-    """Multi-head attention of TENER (section 3.2): aware of direction and distance, and not scaled.
+    """Multi-head attention of TENER, which uses the direction and distance between tokens (section 3.2).
 
-    The keys are the input itself, split into heads, and no output projection follows. The score of a query at position
-    t and a key at position j is (eq. 17, 18)
+    The keys are the input itself, split into heads. There is no output projection. The score of a query at position t
+    and a key at position j is the sum of a content term and a position term (eq. 17, 18):
 
         A[t, j] = (q_t + u) . k_j + (q_t + v) . r_{t-j}
         r_{t-j} = [.., sin(c_i (t-j)), cos(c_i (t-j)), ..],    c_i = 10000^(-2i / d_k)
 
-    Computed as written, the second term takes an embedding of every distance, and a shift for every query. Instead,
-    read each pair (a, b) of `q_t + v` as the complex number `z = a + ib`. Its product with the pair of `r_{t-j}` is
+    A direct implementation of the position term needs an embedding for every distance `t - j`, and the relative shift
+    of Transformer-XL. This implementation avoids both with the angle difference identities. Write each pair (a, b) of
+    adjacent dimensions of `q_t + v` as the complex number `z = a + ib`. The dot product of this pair and the
+    corresponding pair of `r_{t-j}` is
 
         a sin(c_i (t-j)) + b cos(c_i (t-j)) = Re(z . (sin(c_i t) - i cos(c_i t)) . e^(-i c_i j))
                                             = p_t . [cos(c_i j), sin(c_i j)],    p_t = z . (sin(c_i t) - i cos(c_i t))
 
-    where `p_t` is read as a pair again. So the scores are those of ordinary attention with heads of twice the width,
+    In the last line, `p_t` is a pair of real numbers again. It depends only on the query. The other factor depends only
+    on the key. Therefore, the scores are those of dot-product attention with heads of twice the width:
 
         A[t, j] = [q_t + u ; p_t] . [k_j ; .., cos(c_i j), sin(c_i j), ..]
 
-    with no array of distances, and as exact in long sequences as in short ones.
+    The scores have the same accuracy in long sequences as in short sequences.
 
-    width (int): Input and output width d.
-    n_heads (int): Number of heads h. The width of a head, `d_k = width / n_heads`, must be even.
-    dropout (float): Attention dropout rate.
-    scaled (bool): Divide the scores by `sqrt(d_k)`: the paper's "w/ scale".
-    key_projection (bool): Project the keys, as FLAT-ATSSA does and TENER does not.
+    width (int): Width d of the input and of the output.
+    n_heads (int): Number of attention heads h. The width of a head, `d_k = width / n_heads`, must be even.
+    dropout (float): Dropout rate of the attention weights.
+    scaled (bool): Whether to divide the attention scores by `sqrt(d_k)`, as in the paper's variant "w/ scale".
+    key_projection (bool): Whether to apply a linear layer to the keys. FLAT-ATSSA uses this layer, TENER doesn't.
     """
 
     def __init__(
@@ -124,11 +136,16 @@ class AdaptedAttention(Attention):
         self.query = Linear(width, width, bias=False)
         self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
         self.value = Linear(width, width, bias=False)
+        # Bias vectors of the content term and of the position term (eq. 17), initialized as in the authors' code.
         self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values (eq. 16). *Shape:* (tokens, width) to (tokens, heads, head width) each"""
+        """Compute queries, keys and values, split into heads (eq. 16).
+
+        x (Tensor): Hidden states. *Shape:* (tokens, width)
+        RETURNS (Tuple[Tensor, Tensor, Tensor]): Queries, keys and values. *Shape:* (tokens, heads, head width) each
+        """
         query = split_heads(self.query(x), self.n_heads)
         key = split_heads(self.key(x), self.n_heads)
         value = split_heads(self.value(x), self.n_heads)
@@ -146,28 +163,30 @@ class AdaptedAttention(Attention):
 
 
 def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
-    """Multiply pairs of the last dimension, read as real and imaginary parts, by complex numbers.
+    """Multiply a tensor elementwise by complex numbers.
 
-    x (Tensor): *Shape:* (..., width)
+    Adjacent dimensions (a, b) of the tensor represent the complex number a + ib.
+
+    x (Tensor): Pairs of real and imaginary parts. *Shape:* (..., width)
     factors (Tensor): Complex numbers. *Shape:* (..., width / 2)
-    RETURNS (Tensor): *Shape:* (..., width)
+    RETURNS (Tensor): Pairs of real and imaginary parts. *Shape:* (..., width)
     """
     pairs = x.view(*x.shape[:-1], factors.shape[-1], 2)
     return torch.view_as_real(torch.view_as_complex(pairs) * factors).flatten(-2)
 
 
 def transformer_attention(config: TransformerConfig) -> Attention:
-    """Return the attention of a layer."""
+    """Build the attention module of a transformer layer: adapted or vanilla attention."""
     attention = AdaptedAttention if config.adapted else VanillaAttention
     return attention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, scaled=config.is_scaled)
 
 
 class TransformerEncoder(nn.Module):
-    """A stack of transformer layers over the concatenated sequences of a batch.
+    """A stack of transformer layers with adapted or vanilla attention.
 
-    config (TransformerConfig): Sizes and options.
-    input_width (Optional[int]): Width of the input, which a linear layer projects to the width of the layers. None for
-        no such layer.
+    config (TransformerConfig): Hyperparameters of the encoder.
+    input_width (Optional[int]): Width of the input. A linear layer projects the input to `config.width`. If None, there
+        is no linear layer, and the input must have the width `config.width`.
     """
 
     def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
@@ -179,11 +198,11 @@ class TransformerEncoder(nn.Module):
         )
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode all tokens.
+        """Encode a batch of sequences.
 
-        x (Tensor): The tokens, concatenated. *Shape:* (tokens, input width)
-        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
-        RETURNS (Tensor): *Shape:* (tokens, width)
+        x (Tensor): Embeddings of all sequences, concatenated. *Shape:* (tokens, input width)
+        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+        RETURNS (Tensor): Hidden states. *Shape:* (tokens, width)
         """
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
         x = self.input(x)
@@ -191,7 +210,8 @@ class TransformerEncoder(nn.Module):
         if self.config.adapted:
             context.append(RelativePositions.of(ragged, self.config.head_width, x))
         else:
-            positions = interleave(*sinusoids(ragged.longest, self.config.width, x))  # eq. 8, 9
+            # Vanilla attention: add sinusoidal position embeddings to the input (eq. 8, 9).
+            positions = interleave(*sinusoids(ragged.longest, self.config.width, x))
             x = x + positions.index_select(0, ragged.positions)
         for layer in self.layers:
             x = layer(x, *context)
