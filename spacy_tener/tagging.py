@@ -77,9 +77,9 @@ class TagLayout:
         return slice(self.end.start, self.inside.stop)
 
     def within(self, larger: TagLayout) -> IntArray:
-        """Return the tag ids in the layout of a model with additional entity types.
+        """Return the tag ids in a layout with additional entity types, which follow the existing types.
 
-        Used to copy weights when labels are added to a trained model. The new entity types follow the existing ones.
+        Used, for example, to copy the transition scores when labels are added to a trained model.
 
         larger (TagLayout): The layout with additional entity types.
         RETURNS (IntArray): The new id of each tag. *Shape:* (tags,)

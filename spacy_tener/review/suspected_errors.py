@@ -277,8 +277,7 @@ def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Seque
 
 
 def _overlap_ratio(a: FoundEntity, b: FoundEntity) -> float:
-    """Return the Jaccard index of two entities: shared characters divided by the characters of both entities together.
-    """
+    """Return the Jaccard index (intersection over union) of the characters of two entities."""
     shared = min(a.end, b.end) - max(a.start, b.start)
     return shared / (a.end - a.start + b.end - b.start - shared)
 

@@ -150,8 +150,7 @@ async def setup(request: SetupRequest, served: Served) -> SetupResponse:
 
 @lru_cache(maxsize=256)
 def _log_once(message: str) -> None:
-    """Log a warning only once. Label Studio calls `/setup` before each prediction, which would repeat the same warning.
-    """
+    """Log a warning only once. Label Studio calls `/setup` before each prediction, which would repeat it."""
     _LOG.warning(message)
 
 
