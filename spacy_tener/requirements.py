@@ -67,7 +67,7 @@ def add_requirements(nlp: Language, *, replaced: Collection[str] = ()) -> None:
     """
     components = [pipe for _, pipe in nlp.components]
     models = [model for pipe in components if isinstance(model := getattr(pipe, "model", None), Model)]
-    # Entries from an earlier call may describe encoders that were replaced.
+    # Remove entries from an earlier call, because the encoders may have changed.
     nlp.meta.pop("encoders", None)
     nlp.meta["requirements"] = [name for name in nlp.meta.get("requirements", []) if name not in replaced]
     _update(nlp.meta, nlp.config, [*components, *(layer for model in models for layer in model.walk())])
@@ -111,9 +111,9 @@ def save_requirements(path: Path, parts: Iterable[Any]) -> None:
 def _update(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
     """Add a pipeline's requirements, pretrained encoders and dictionaries to its meta.
 
-    A new requirement replaces an existing requirement for the same package. The version range of this package ends at
-    the next major version. By default, `spacy package` would pin the minor version, although all minor versions can
-    load the pipeline.
+    A new requirement replaces an existing requirement for the same package. For this package, the requirement allows
+    all later minor versions, since they can load the pipeline. Without this requirement, `spacy package` would exclude
+    later minor versions.
 
     meta (dict[str, Any]): The content of `meta.json`. Modified in place.
     config (Config): The pipeline's config.

@@ -43,7 +43,7 @@ def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
 
 def starts(lengths: IntArray) -> IntArray:
     """Return the offset of each sequence in the concatenation of all sequences. *Shape:* (sequences,)"""
-    # Exclusive prefix sum.
+    # The exclusive prefix sum of the lengths.
     return np.cumsum(lengths) - lengths
 
 
@@ -173,8 +173,9 @@ def plan_buckets(costs: IntArray, *, bucket_cost: int, max_cost: int | None = No
     bucket, and splits it recursively where the split removes the most padding. It stops if no split removes more
     padding than `bucket_cost`.
 
-    The total padding in a bucket of n sequences is at most `bucket_cost * (1 + ln n)`: no split removes more than
-    `bucket_cost`, which limits the padding of the sequence at position i to `bucket_cost / (n - i)`.
+    The total padding in a bucket of n sequences is at most `bucket_cost * (1 + ln n)`. Proof: a split before position i
+    would remove the padding of the n - i remaining sequences. This padding is at most `bucket_cost`, so each position
+    has at most `bucket_cost / (n - i)`. The sum over all positions is a harmonic series.
 
     costs (IntArray): Cost of each sequence, for example its length. Sequences with a cost of 0 are not included in any
         bucket. *Shape:* (sequences,)
@@ -200,7 +201,7 @@ def plan_buckets(costs: IntArray, *, bucket_cost: int, max_cost: int | None = No
 
 
 def pad_rows(begins: IntArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return gather indices that pad sequences to equal length, and the mask.
+    """Return gather indices that pad sequences to equal length, and a mask.
 
     Padded positions contain the sequence's last row, so that all gather indices are valid.
 

@@ -109,7 +109,7 @@ def _describe(error: Any) -> str:
 
 
 def check_window(window: int, overlap: int) -> None:
-    """Raise a SettingError if a window is too small for its overlap with adjacent windows.
+    """Raise a SettingError if a window has too few word pieces between its overlaps with adjacent windows.
 
     window (int): Number of word pieces in a window.
     overlap (int): Number of word pieces at each end of a window that only serve as context.

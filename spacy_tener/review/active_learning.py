@@ -28,7 +28,7 @@ from ..pipeline.tener_ner import TenerNER
 from .annotation_tools import Task
 
 BATCH = 256
-# The pool contains this number of candidates for each text to choose.
+# Number of candidates in the pool for each text to choose.
 POOL = 20
 
 Profiles = NDArray[np.float32]

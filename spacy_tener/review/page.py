@@ -1,7 +1,7 @@
 """HTML pages to review gold annotation and to annotate texts.
 
 A page shows texts with suspected errors or with predicted entities. The annotator accepts or corrects the entities, and
-downloads these decisions as a JSON file. A decision replaces the gold entities at one position by the correct entities:
+downloads these decisions as a JSON file. Each decision replaces gold entities with correct entities:
 
     [{"doc": 3, "text": "...", "decisions": [{"gold": [[0, 3, "ORG"]], "entities": [[0, 3, "PER"]]}]}]
 
@@ -153,8 +153,8 @@ def _text(
 ) -> dict[str, Any]:
     """Return a text and its entities as JSON data for the page.
 
-    With `tokens`, the annotator can only select whole tokens. `tokens` is None, so that any characters can be selected,
-    if all tokens are single characters or if an entity is not aligned with token boundaries.
+    The page uses `tokens` to restrict selections to whole tokens. `tokens` is None, which allows any selection, if all
+    tokens are single characters or if an entity is not aligned with token boundaries.
     """
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
     edges = {edge for token in tokens for edge in token}
@@ -272,10 +272,11 @@ def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
     """Apply the decisions of a review to Docs in place.
 
-    The Doc of a record is looked up by its index. If the Doc at this index has a different text, for example because
-    the corpus was shuffled, the Doc is looked up by text. A text that occurs several times is rejected.
+    Each record contains the index and the text of a Doc, and decisions about its entities. If the Doc at this index has
+    a different text, for example because the corpus was shuffled, the Doc is looked up by its text. In this case, the
+    decisions are rejected if several Docs have the same text.
 
-    A decision is rejected if its gold entities were changed after the review.
+    A decision is also rejected if its gold entities were changed after the review.
 
     docs (Sequence[Doc]): All Docs of the corpus.
     records (Iterable[Mapping[str, Any]]): Records from `read_decisions`.
@@ -296,7 +297,9 @@ def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -
 
 
 def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
-    """Apply all decisions of a record to a Doc in place. Add the results to `applied`."""
+    """Apply the decisions in a record to a Doc in place. Add the numbers of applied and rejected decisions to
+    `applied`.
+    """
     nested = bool(record.get(NESTED))
     group = doc.spans.get(DEFAULT_SPANS_KEY, ()) if nested else ()
     before = {offsets_of(span): span for span in (*group, *doc.ents)}
@@ -305,8 +308,8 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
     for decision in record["decisions"]:
         gold, decided = _entities(decision["gold"]), _entities(decision["entities"])
         rest = [entity for entity in before if entity not in decided]
-        # A decision is already applied if the Doc contains its entities and no other entities that conflict with the
-        # gold entities.
+        # `is_applied` is True if the Doc already contains the decision's entities, and no other entity conflicts with
+        # its gold entities.
         is_applied = set(decided) <= before.keys() and not any(exclude(a, b) for a in rest for b in gold)
         if nested and DEFAULT_SPANS_KEY not in doc.spans:
             reason = f"it has no doc.spans['{DEFAULT_SPANS_KEY}']: convert the corpus with `--overlap spans`"

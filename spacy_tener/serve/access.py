@@ -77,7 +77,7 @@ def has_key(headers: Mapping[str, str], key: str) -> bool:
 
 
 class ServiceRoute(APIRoute):
-    """A route that requires the API key, and enforces the limits on body size and receive time."""
+    """A route that requires the API key, and enforces the body size limit and the timeout."""
 
     def get_route_handler(self) -> Handler:
         return partial(self.answer, super().get_route_handler())

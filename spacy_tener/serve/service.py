@@ -171,7 +171,8 @@ class Service:
             message = f"The model '{served.name}' has no tener_ner, which explanations need."
             raise ServiceError(422, "not_explained", message)
         self.check(text, limit=self.limits.explained)
-        # An explanation masks each character once, and predicts the window that contains the character again.
+        # The cost of an explanation: each character is masked once, and the window around the character is predicted
+        # again.
         cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.prediction_window)
         answer: Explanation = await served.worker.answer(served.explanations, _with_words(text, words), cost=cost)
         return answer

@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 # Maximum number of characters to take from the queue at once.
 MAX_GATHERED = 16_384
-# Seconds to wait for more texts under load, which is when the last batch contained several texts.
+# Seconds to wait for more texts if the last batch contained several texts, which indicates a high load.
 WAIT = 0.002
 
 

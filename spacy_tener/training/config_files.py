@@ -1,8 +1,10 @@
 """Find config files by name or path, and parse them. Error messages contain the file and the line.
 
-This package contains a config for each corpus in `configs/`, and overlays (partial configs) in `configs/models/`. In
-the repository, there is also a symbolic link to the folder `configs/` at the top level. On Windows, git doesn't create
-symbolic links by default. Use the name of a config there (`weibo`) instead of its path (`configs/weibo.cfg`).
+The folder `configs/` contains a config for each corpus. The folder `configs/models/` contains overlays, which are
+partial configs.
+
+The repository has a symbolic link to `configs/` at the top level, so that paths such as `configs/weibo.cfg` can be
+used. On Windows, git doesn't create symbolic links by default. Names such as `weibo` work on all platforms.
 """
 
 from __future__ import annotations
@@ -164,7 +166,7 @@ def check_no_ner(config: Mapping[str, Any]) -> None:
 
 
 def check_renamed(config: Mapping[str, Any]) -> None:
-    """Raise a ConfigError if the config contains an old name of a registered function or of its argument."""
+    """Raise a ConfigError if the config contains an old name of a registered function or argument."""
     for key, value in entries(config):
         section, _, last = key.rpartition(".")
         if last.startswith("@") and value in renamed.OLD_FUNCTIONS:

@@ -58,7 +58,7 @@ class Extension:
         return [self.rename.get(label, label) for label in self.pipe.labels]
 
     def training_docs(self, new: Iterable[Doc], old: Iterable[Doc]) -> Iterator[Doc]:
-        """Yield the training data. The annotated labels of each Doc are stored in `doc.user_data`.
+        """Yield the training data. `doc.user_data` lists the labels for which a Doc is annotated.
 
         new (Iterable[Doc]): Texts with annotation for the new labels.
         old (Iterable[Doc]): Texts with annotation for the existing labels. Can be empty.
@@ -99,8 +99,8 @@ class Extension:
     def _rename(self, doc: Doc) -> None:
         """Rename the labels of a Doc's entities in place.
 
-        If the new name is also a label of the new texts, the existing label is split into several labels. It is then
-        unknown which of these labels an existing entity has, so the entity gets missing annotation.
+        Entities get missing annotation if their label is split. For example, if ORG is renamed to COMPANY, and the new
+        texts are annotated with COMPANY and CLUB, an existing ORG entity may be either a COMPANY or a CLUB.
         """
         entities: list[Span] = []
         missing: list[Span] = []

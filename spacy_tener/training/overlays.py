@@ -221,8 +221,8 @@ def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config
 def _replaced_section(config: Config, overlay: Config, section: str) -> str:
     """Return the name of the section that `${here}` refers to.
 
-    This is usually the section of the same name in the config. If the config has no such section, use the closest
-    parent section that exists in the config, provided that the overlay replaces the function of this section.
+    This is usually the section of the same name in the config. If there is no such section, use the closest parent
+    section in the config, but only if the overlay replaces the parent's function.
     """
     above = section
     while above and _get(config, above) is None:
@@ -301,7 +301,8 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
 class _Function(str):
     """The name of a registered function, with the name of the overlay that set it.
 
-    The string subclass keeps this information when overlays are merged, which shows whether an overlay has any effect.
+    This string subclass is preserved when overlays are merged. `_check_replaced` uses it to detect overlays without
+    effect.
     """
 
     overlay: str
@@ -334,8 +335,8 @@ def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
     names = list(overlays)
     for index, (name, overlay) in enumerate(overlays.items()):
         later = names[index + 1 :]
-        # Ignore functions that a later overlay sets to the same name. Merging attributes them to the later overlay,
-        # although the earlier overlay is not redundant.
+        # If two overlays set the same function, the merged config only contains the name of the later overlay. The
+        # earlier overlay is not reported in this case.
         repeated = {pair for other in later for pair in _functions(overlays[other]).items()}
         if _functions(overlay).items() - repeated and name not in remaining:
             reason = f"{name}: has no effect, since {' or '.join(later)} replaces it"

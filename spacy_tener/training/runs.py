@@ -126,8 +126,7 @@ def environment(jobs: int) -> dict[str, str]:
     """
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
-    # Later entries take precedence: inherited variables override the thread limit, and `plain` overrides inherited
-    # variables.
+    # In a dict, later entries take precedence. Inherited variables therefore override the thread limit.
     return {_THREADS_VARIABLE: str(max(1, count_cores() // jobs)), **inherited, **plain}
 
 
@@ -152,8 +151,7 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             os.killpg(process.pid, number)
 
 
-# Subdirectory and file names in the output directory of a training run. This is the subdirectory of the trained
-# pipeline.
+# The subdirectory of the trained pipeline. This and the following names are in the output directory of a training run.
 MODEL = DIR_MODEL_BEST
 # Scores on the test set.
 METRICS_TEST = "metrics.json"

@@ -1,8 +1,8 @@
 """Create silver-standard data: annotate raw text with trained pipelines, to train another pipeline.
 
-The trained pipelines are called teachers. The probabilities of several teachers are averaged. An entity is annotated if
-its probability is above a threshold, and a token is annotated as O if its probability to be outside of entities is
-above a threshold. All other tokens have missing annotation, which `tener_ner` and spaCy's `ner` ignore in training.
+The trained pipelines are called teachers. The probabilities of several teachers are averaged. Entities are annotated if
+their probability reaches a threshold. Tokens are annotated as O if their probability to be outside of entities reaches
+a threshold. All other tokens have missing annotation, which `tener_ner` and spaCy's `ner` support in training.
 
 Used by the command `silver`.
 """
@@ -241,8 +241,8 @@ def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
             entities.append(span)
             is_in_entity[span.start : span.end] = True
     starts = np.array([token.idx for token in doc], dtype=np.int64)
-    # A token is outside of entities if all of its characters are outside. The smallest probability of a character is an
-    # upper bound.
+    # A token is outside of entities if all of its characters are outside. The minimum over the characters is an upper
+    # bound for this probability.
     outside = np.minimum.reduceat(predicted.outside, starts) if len(doc) else np.empty(0)
     is_annotated = is_in_entity | (outside >= sure.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~is_annotated).tolist()]
