@@ -1,19 +1,18 @@
-"""Names that changed before version 1.0: the old names with the names that replace them.
+"""Tables of names that were changed before version 1.0, for error messages that suggest the new name.
 
-If a command line or a config contains an old name, the error suggests the new one. Commands check their arguments in
-`cli`, and configs are checked by `training.config_files.check_renamed`. The changelog contains the same names. Add a
-name here when you rename it.
+`cli` looks up commands and options in these tables, and `training.config_files` looks up overlays, registered functions
+and their arguments. If you rename something, add the old name here and to the changelog.
 
-A name in a section that `spacy.load` resolves ([components], [nlp]) can't be refused, since saved pipelines contain it:
-keep the old function registered, or register the new one with the next version number.
+Don't rename a registered function that is used in [components] or [nlp], because the configs of saved pipelines contain
+the old name. Keep the old function registered, and register the new function under the next version number.
 """
 
 from __future__ import annotations
 
-# Commands of `spacy tener`.
+# Old and new names of `spacy tener` commands.
 OLD_COMMANDS = {"self-train": "silver"}
 
-# Options by command and old name.
+# Old options of commands, as (command, option), and the options that replace them.
 OLD_OPTIONS = {
     ("calibrate", "--in-place"): "--output MODEL --force",
     ("calibrate", "--name"): "--component",
@@ -24,16 +23,16 @@ OLD_OPTIONS = {
     ("trim", "--name"): "--component",
 }
 
-# Overlays of configs.
+# Old and new names of config overlays.
 OLD_OVERLAYS = {"taught": "distilled"}
 
-# Registered functions.
+# Old and new names of registered functions.
 OLD_FUNCTIONS = {
     "spacy_tener.ComponentEmbed.v1": "spacy_tener.RadicalEmbed.v1",
     "spacy_tener.ComponentsFile.v1": "spacy_tener.RadicalsFile.v1",
 }
 
-# Arguments of registered functions, by the present name of the function.
+# Old and new names of arguments, for each registered function.
 OLD_ARGUMENTS = {
     "spacy_tener.Teacher.v1": {"share": "weight", "completes": "only_missing_labels"},
 }

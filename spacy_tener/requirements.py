@@ -1,6 +1,6 @@
-"""The requirements of a trained pipeline in its meta.json: packages, pretrained encoders, and licences of data.
+"""Add the requirements of a trained pipeline to its `meta.json`: packages, pretrained encoders and data licences.
 
-`spacy package` copies them to the metadata of the wheel, so that pip installs what the pipeline needs.
+`spacy package` copies the requirements to the wheel's metadata, so that pip installs all required packages.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from thinc.api import Config, Model
 
 from .about import __title__, __version__
 
-# The requirements of a transformer, the same as in the extra `transformers` in pyproject.toml.
+# Packages that a transformer requires. Keep in sync with the `transformers` extra in pyproject.toml.
 TRANSFORMER = ("torch>=2.4", "transformers>=4.36")
-# The requirement of each segmenter of spaCy's Chinese tokenizer. `spacy package` finds only packages of registered
-# functions.
+# Packages that spaCy's Chinese tokenizer requires, for each segmenter. `spacy package` doesn't detect them, because a
+# segmenter is not a registered function.
 SEGMENTERS = {"jieba": "jieba>=0.42.1", "pkuseg": "spacy-pkuseg>=0.0.27"}
-# The dictionaries and vectors that registered functions store in a pipeline, as entries of `sources` in meta.json.
+# Data that registered functions copy into a pipeline, as entries for the `sources` list in `meta.json`.
 DICTIONARIES = {
     "spacy_tener.JiebaLexicon.v1": {
         "name": "jieba's dictionary",
@@ -46,10 +46,10 @@ DICTIONARIES = {
 
 
 class Pretrained(Protocol):
-    """A pretrained encoder, as it is described in meta.json.
+    """A pretrained encoder that a layer uses.
 
-    requirements (list[str]): The packages that the encoder needs, as requirements of pip.
-    description (dict[str, Any]): Its entry in `encoders` of meta.json, with its name, origin and licence.
+    requirements (list[str]): Packages that the encoder requires, such as `torch>=2.4`.
+    description (dict[str, Any]): Entry for the `encoders` list in `meta.json`: name, source and licence.
     """
 
     @property
@@ -60,35 +60,38 @@ class Pretrained(Protocol):
 
 
 def add_requirements(nlp: Language, *, replaced: Collection[str] = ()) -> None:
-    """Add the requirements of all components of a pipeline to its meta.
+    """Add the requirements of all components to the pipeline's meta.
 
     nlp (Language): The pipeline.
-    replaced (Collection[str]): Requirements to remove first, since the pipeline no longer needs them.
+    replaced (Collection[str]): Requirements to remove from the meta, because the pipeline no longer needs them.
     """
     components = [pipe for _, pipe in nlp.components]
     models = [model for pipe in components if isinstance(model := getattr(pipe, "model", None), Model)]
-    nlp.meta.pop("encoders", None)  # The entries of an earlier initialization may be outdated.
+    # Remove entries from an earlier call, because the encoders may have changed.
+    nlp.meta.pop("encoders", None)
     nlp.meta["requirements"] = [name for name in nlp.meta.get("requirements", []) if name not in replaced]
     _update(nlp.meta, nlp.config, [*components, *(layer for model in models for layer in model.walk())])
 
 
 def requirements() -> Callable[[Language], None]:
-    """Create a callback that adds the requirements of all components to the meta of a pipeline.
+    """Create a callback that adds the requirements of all components to the pipeline's meta.
 
-    Registered as `spacy_tener.Requirements.v1`. Use it as `[initialize.after_init]` if other components than
-    `tener_ner` use the encoders of this package.
+    Registered as `spacy_tener.Requirements.v1`. `tener_ner` adds its requirements without this callback. Set it as
+    `[initialize.after_init]` if another component, such as spaCy's `ner`, uses an encoder of this package.
     """
     return add_requirements
 
 
 def save_requirements(path: Path, parts: Iterable[Any]) -> None:
-    """Add the requirements of a component to the meta.json of its pipeline, when the pipeline is saved.
+    """Add a component's requirements to the `meta.json` of the pipeline that is being saved.
 
-    spaCy doesn't tell a component that it was sourced into another pipeline. So each component adds its requirements
-    when it is saved, which is after spaCy has written meta.json and config.cfg. If these files don't list the
-    component, the directory isn't the component's pipeline, and nothing is changed.
+    Components call this function in `to_disk`. At that time, spaCy has already written `meta.json` and `config.cfg`. It
+    is too early to add the requirements when the pipeline is created, because a component isn't notified if another
+    pipeline sources it.
 
-    path (Path): The directory of the component.
+    Nothing is changed if `meta.json` and `config.cfg` are missing or don't contain the component.
+
+    path (Path): The component's directory.
     parts (Iterable[Any]): The layers of the component's model, or the component itself.
     """
     meta_path, config_path = path.parent / "meta.json", path.parent / "config.cfg"
@@ -97,7 +100,8 @@ def save_requirements(path: Path, parts: Iterable[Any]) -> None:
     try:
         meta, config = srsly.read_json(meta_path), Config().from_disk(config_path, interpolate=False)
         named = path.name in meta["components"] and path.name in config["components"]
-    except (ValueError, KeyError, TypeError):  # files with these names that spaCy has not written
+    # The files were not written by spaCy.
+    except (ValueError, KeyError, TypeError):
         return
     if named:
         _update(meta, config, parts)
@@ -105,15 +109,15 @@ def save_requirements(path: Path, parts: Iterable[Any]) -> None:
 
 
 def _update(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
-    """Add the requirements, pretrained encoders and stored dictionaries of a pipeline to its meta.
+    """Add a pipeline's requirements, pretrained encoders and dictionaries to its meta.
 
-    A new requirement replaces an existing one for the same package. The pipeline requires this package in any version
-    below the next major version, since all of them can load it; by default, `spacy package` would require the same
-    minor version.
+    A new requirement replaces an existing requirement for the same package. For this package, the requirement allows
+    all later minor versions, since they can load the pipeline. Without this requirement, `spacy package` would exclude
+    later minor versions.
 
-    meta (dict[str, Any]): The content of meta.json, which is modified.
-    config (Config): The config of the pipeline.
-    parts (Iterable[Any]): Layers and components, some of which have the properties `packages` and `encoders`.
+    meta (dict[str, Any]): The content of `meta.json`. Modified in place.
+    config (Config): The pipeline's config.
+    parts (Iterable[Any]): Layers and components. Their optional attributes `packages` and `encoders` are collected.
     """
     needed = [f"{__title__}>={__version__},<{int(__version__.partition('.')[0]) + 1}"]
     encoders = list[Pretrained]()
@@ -127,7 +131,8 @@ def _update(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
     by_package |= {split_requirement(requirement)[0]: requirement for requirement in needed}
     meta["requirements"] = list(by_package.values())
     descriptions = [*meta.get("encoders", []), *(encoder.description for encoder in encoders)]
-    if descriptions:  # The digest tells encoders with the same name apart.
+    # Two encoders may have the same name but different weights, so the key contains the digest.
+    if descriptions:
         meta["encoders"] = list({(entry["name"], entry.get("digest")): entry for entry in descriptions}.values())
     text = config.to_str(interpolate=False)
     for name, source in DICTIONARIES.items():

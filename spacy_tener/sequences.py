@@ -1,13 +1,13 @@
-"""Index arithmetic for sequences of different lengths, which are either concatenated or padded.
+"""Index arithmetic for batches of variable-length sequences, which are either concatenated or padded.
 
-The layers, the CRF and the pretrained encoders use these functions. They need NumPy only: lengths and indices are
-always on the host, even if the floats are on a GPU.
+The layers, the CRF and the pretrained encoders use these functions. Lengths and indices are always NumPy arrays in CPU
+memory, even if the hidden states are on a GPU.
 
-For the lengths `[2, 0, 3]`, the concatenated rows are
+Example with three sequences of the lengths 2, 0 and 3. The concatenated array has five rows:
 
     row                             0  1  2  3  4
-    sequence                        0  0  2  2  2
-    starts([2, 0, 3])               0, 2, 2           the first row of each sequence
+    sequence index                  0  0  2  2  2
+    starts([2, 0, 3])               0, 2, 2           first row of each sequence
     ranges([5, 7, 8], [2, 0, 3])    5  6  8  9  10
 """
 
@@ -25,9 +25,13 @@ Lengths = Sequence[int] | IntArray
 
 
 def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
-    """Return lengths of sequences as a checked array. A length of 0 is allowed. *Shape:* (sequences,)
+    """Convert sequence lengths to an array, and check that they are valid.
 
-    n_tokens (int | None): The expected sum of the lengths, if the caller knows it.
+    Raises a ValueError if a length is negative, or if the lengths don't sum to `n_tokens`.
+
+    lengths (Lengths): Length of each sequence. A length may be 0.
+    n_tokens (int | None): Expected total length. None skips the check.
+    RETURNS (IntArray): The lengths. *Shape:* (sequences,)
     """
     array = np.asarray(lengths, dtype=np.int64).reshape(-1)
     if array.size and array.min() < 0:
@@ -38,30 +42,31 @@ def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
 
 
 def starts(lengths: IntArray) -> IntArray:
-    """Return the index of the first row of each sequence in the concatenated rows. *Shape:* (sequences,)"""
+    """Return the offset of each sequence in the concatenation of all sequences. *Shape:* (sequences,)"""
+    # The exclusive prefix sum of the lengths.
     return np.cumsum(lengths) - lengths
 
 
 def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
-    """Return the concatenated ranges `begin, begin + 1, .., begin + length - 1` of all sequences. *Shape:* (tokens,)"""
+    """Return the concatenation of `np.arange(begin, begin + length)` for all sequences. *Shape:* (sum of lengths,)"""
+    # Vectorized: number all rows consecutively, and shift each sequence to its `begin`.
     return np.arange(lengths.sum()) + np.repeat(begins - starts(lengths), lengths)
 
 
 @dataclass(frozen=True)
 class Packing:
-    """The rows of concatenated sequences in the order of time steps, like PyTorch's `PackedSequence`.
+    """Indices to process variable-length sequences time step by time step, like PyTorch's `PackedSequence`.
 
-    The recursions of the CRF process all sequences at once, one time step after the other. If the sequences are sorted
-    by length, the sequences that have not ended are always the first ones at a step. So the computation skips the
-    sequences that have ended, and the arrays need no padding.
-
-    *Flat* rows are in the order of the text. *Packed* rows are ordered by time step, and within a step by the length of
-    the sequence, longest first:
+    The forward and backward recursions of the CRF process one token of all sequences at each time step. For that,
+    *packed* rows are ordered by time step, whereas *flat* rows are the concatenated sequences:
 
         lengths [2, 3]      flat      a0 a1 b0 b1 b2
                             packed    b0 a0 | b1 a1 | b2
 
-    lengths (IntArray): Number of tokens in each sequence. A length of 0 is allowed. *Shape:* (sequences,)
+    Within a time step, longer sequences come first. The sequences that are still running are therefore always a prefix,
+    so that each time step is a slice and no padding is needed.
+
+    lengths (IntArray): Number of tokens in each sequence. A length may be 0. *Shape:* (sequences,)
     """
 
     lengths: IntArray
@@ -76,34 +81,36 @@ class Packing:
 
     @cached_property
     def offsets(self) -> IntArray:
-        """The flat row of the first token of each sequence. *Shape:* (sequences,)"""
+        """Return the flat row of each sequence's first token. *Shape:* (sequences,)"""
         return starts(self.lengths)
 
     @cached_property
     def filled(self) -> IntArray:
-        """The indices of the sequences that are not empty, in the order of the text."""
+        """Return the indices of all non-empty sequences, in input order."""
         return np.flatnonzero(self.lengths)
 
     @cached_property
     def order(self) -> IntArray:
-        """The indices of the sequences that are not empty, longest first."""
+        """Return the indices of all non-empty sequences, sorted by descending length."""
         return np.argsort(-self.lengths, kind="stable")[: self.filled.size]
 
     @cached_property
     def sizes(self) -> list[int]:
-        """The number of sequences at each time step that have not ended."""
+        """Return the number of tokens at each time step, like `PackedSequence.batch_sizes`."""
+        # A sequence runs at time step t if its length is greater than t. The last entry, at t = max length, is 0 and is
+        # removed.
         running: list[int] = (self.n_sequences - np.cumsum(np.bincount(self.lengths))).tolist()
         return running[:-1]
 
     @cached_property
     def steps(self) -> list[tuple[int, int]]:
-        """The packed rows of each time step, as `(begin, end)`."""
+        """Return the slice `(begin, end)` of packed rows for each time step."""
         ends = np.cumsum(self.sizes, dtype=np.int64).tolist()
         return [(end - size, end) for size, end in zip(self.sizes, ends, strict=True)]
 
     @cached_property
     def _place(self) -> tuple[IntArray, IntArray]:
-        """The time step and the sequence of each packed row."""
+        """Return the time step and the sequence index of each packed row."""
         sizes = np.asarray(self.sizes, dtype=np.int64)
         step = np.repeat(np.arange(sizes.size), sizes)
         begin = np.cumsum(sizes) - sizes
@@ -111,63 +118,78 @@ class Packing:
 
     @cached_property
     def forward(self) -> IntArray:
-        """The flat row for each packed row, if the time steps go from the first token to the last."""
+        """Return gather indices from flat to packed rows, for a forward pass.
+
+        At time step t, the forward pass processes the t-th token of each sequence.
+        """
         step, sequence = self._place
         return self.offsets[sequence] + step
 
     @cached_property
     def backward(self) -> IntArray:
-        """The flat row for each packed row, if the time steps go from the last token to the first."""
+        """Return gather indices from flat to packed rows, for a backward pass.
+
+        At time step t, the backward pass processes the t-th token from the end of each sequence.
+        """
         step, sequence = self._place
         return self.offsets[sequence] + self.lengths[sequence] - 1 - step
 
     @cached_property
     def sequence(self) -> IntArray:
-        """The sequence of each flat row."""
+        """Return the sequence index of each flat row."""
         return np.repeat(np.arange(self.n_sequences), self.lengths)
 
     @cached_property
     def first(self) -> IntArray:
-        """The flat row of the first token of each sequence in `filled`."""
+        """Return the flat row of the first token of each non-empty sequence."""
         return self.offsets[self.filled]
 
     @cached_property
     def last(self) -> IntArray:
-        """The flat row of the last token of each sequence in `filled`."""
+        """Return the flat row of the last token of each non-empty sequence."""
         return self.first + self.lengths[self.filled] - 1
 
     @cached_property
     def later(self) -> IntArray:
-        """The flat rows of all tokens except the first token of each sequence."""
+        """Return the flat rows of all tokens that have a predecessor in their sequence."""
         joined = np.ones(self.sequence.size, dtype=bool)
         joined[self.first] = False
         return np.flatnonzero(joined)
 
     def sums(self, values: AnyFloats) -> AnyFloats:
-        """Sum values over each sequence, in float64. *Shape:* (tokens,) to (sequences,)"""
+        """Sum the token values of each sequence in float64. Empty sequences have the sum 0.
+
+        values (AnyFloats): Value of each token. *Shape:* (tokens,)
+        RETURNS (AnyFloats): Sum of each sequence. *Shape:* (sequences,)
+        """
         totals = np.bincount(self.sequence, weights=values, minlength=self.n_sequences).astype(np.float64)
         return totals
 
 
 def plan_buckets(costs: IntArray, *, bucket_cost: int, max_cost: int | None = None) -> list[IntArray]:
-    """Group sequences into buckets, so that padding all sequences in a bucket to the largest one wastes little.
+    """Group sequences of similar size into buckets, to reduce padding.
 
-    The algorithm is greedy. It splits a bucket where the split saves most padding, as long as this saves more than
-    `bucket_cost`. In the end no single split saves more than `bucket_cost`, so a bucket of n sequences wastes at most
-    `bucket_cost * (1 + ln n)`.
+    All sequences in a bucket are padded to the cost of the largest sequence. The greedy algorithm starts with a single
+    bucket, and splits it recursively where the split removes the most padding. It stops if no split removes more
+    padding than `bucket_cost`.
 
-    costs (IntArray): Cost of each sequence, for example its length. Sequences with a cost of 0 are left out. *Shape:*
-        (sequences,)
-    bucket_cost (int): Cost of an additional bucket.
-    max_cost (Optional[int]): Maximum cost of a padded bucket. A single sequence may cost more.
-    RETURNS (List[IntArray]): The indices of the sequences in each bucket, the largest first.
+    The total padding in a bucket of n sequences is at most `bucket_cost * (1 + ln n)`. Proof: a split before position i
+    would remove the padding of the n - i remaining sequences. This padding is at most `bucket_cost`, so each position
+    has at most `bucket_cost / (n - i)`. The sum over all positions is a harmonic series.
+
+    costs (IntArray): Cost of each sequence, for example its length. Sequences with a cost of 0 are not included in any
+        bucket. *Shape:* (sequences,)
+    bucket_cost (int): Fixed cost of processing a bucket, in the same unit as `costs`.
+    max_cost (Optional[int]): Maximum cost of a bucket including padding. A bucket with a single sequence may exceed it.
+    RETURNS (List[IntArray]): Sequence indices of each bucket, by descending cost.
     """
     order = np.argsort(-costs, kind="stable")[: np.count_nonzero(costs)]
     buckets = []
     unfinished = [order] if len(order) else []
     while unfinished:
         bucket = unfinished.pop()
-        # If the bucket is split before position i, all sequences from i on are padded to the length of sequence i only.
+        # Sequences are sorted by descending cost. A split at position i reduces the padded cost of positions i, i + 1,
+        # ... from `costs[bucket[0]]` to `costs[bucket[i]]`.
         savings = (costs[bucket[0]] - costs[bucket]) * np.arange(len(bucket), 0, -1)
         cut = int(savings.argmax())
         if savings[cut] > bucket_cost:
@@ -179,13 +201,14 @@ def plan_buckets(costs: IntArray, *, bucket_cost: int, max_cost: int | None = No
 
 
 def pad_rows(begins: IntArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
-    """Return gather indices that pad sequences to the longest one, and a mask of the positions that are not padding.
+    """Return gather indices that pad sequences to equal length, and a mask.
 
-    Padded positions repeat the last row of their sequence, so that all indices are valid.
+    Padded positions contain the sequence's last row, so that all gather indices are valid.
 
     begins (IntArray): First row of each sequence. *Shape:* (sequences,)
-    lengths (IntArray): Number of rows in each sequence, at least 1. *Shape:* (sequences,)
-    RETURNS (Tuple[IntArray, BoolArray]): Row index and mask of each position. *Shape:* (sequences, longest) each
+    lengths (IntArray): Length of each sequence, at least 1. *Shape:* (sequences,)
+    RETURNS (Tuple[IntArray, BoolArray]): The gather indices, and a mask that is False at padded positions. *Shape:*
+        (sequences, max length) each
     """
     slots = np.arange(lengths.max(initial=0))
     last = lengths[:, None] - 1
@@ -193,11 +216,10 @@ def pad_rows(begins: IntArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def pad_arrays(arrays: Sequence[IntArray]) -> tuple[IntArray, BoolArray]:
-    """Stack arrays of different lengths. Return the padded array, and a mask of the positions that are not padding.
+    """Stack 1D arrays of different lengths. Shorter arrays are padded with their last value.
 
-    The padding repeats the last number of each array.
-
-    RETURNS (Tuple[IntArray, BoolArray]): *Shape:* (arrays, longest) each
+    RETURNS (Tuple[IntArray, BoolArray]): The stacked arrays, and a mask that is False at padded positions. *Shape:*
+        (arrays, max length) each
     """
     lengths = np.array([len(array) for array in arrays])
     rows, is_real = pad_rows(starts(lengths), lengths)

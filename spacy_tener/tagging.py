@@ -1,18 +1,18 @@
-"""BIOES tags: tag ids, and conversion between tags and spans.
+"""BIOES tag ids, and conversion between entity spans and tag sequences.
 
-The CRF, the masks of allowed tags and the training targets use the ids. For `T` entity types there are `4 T + 1` tags.
-Their ids are ordered in five blocks,
+The ids are used by the CRF, its masks and the training targets. For `T` entity types, there are `4 T + 1` tags in this
+order:
 
     B-1 .. B-T | O | S-1 .. S-T | E-1 .. E-T | I-1 .. I-T
 
-so that every group of tags that the CRF needs is one slice:
+With this order, three groups of tags are contiguous slices:
 
-- `TagLayout.openers` (B, O, S): the tags that may follow O or the end of an entity.
-- `TagLayout.closers` (O, S, E): O, and the tags that end an entity.
-- `TagLayout.continuers` (E, I): the tags that continue an entity.
+- `TagLayout.openers` (B, O, S): tags that may follow O or the end of an entity.
+- `TagLayout.closers` (O, S, E): tags that may precede O or the start of an entity.
+- `TagLayout.continuers` (E, I): tags that continue an entity.
 
-With this order, the allowed transitions are two small dense matrices instead of a large masked one: from any closer to
-any opener, and from `B-X` or `I-X` to `E-X` or `I-X` of the same type. All other transitions are forbidden.
+All valid transitions go either from a closer to an opener, or from `B-X` or `I-X` to `E-X` or `I-X` of the same type.
+The CRF can therefore use two small dense transition matrices instead of a large masked matrix.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from .types import IntArray
 
 @dataclass(frozen=True)
 class TagLayout:
-    """The tag ids for `n_labels` entity types."""
+    """The order of BIOES tag ids for a number of entity types.
+
+    n_labels (int): Number of entity types.
+    """
 
     n_labels: int
 
@@ -37,12 +40,12 @@ class TagLayout:
 
     @property
     def n_open(self) -> int:
-        """The number of openers, which is also the number of closers: O, and two tags for each type."""
+        """Return the number of openers. It is equal to the number of closers."""
         return 2 * self.n_labels + 1
 
     @property
     def outside(self) -> int:
-        """The id of the tag O."""
+        """Return the id of the tag O."""
         return self.n_labels
 
     @property
@@ -74,9 +77,12 @@ class TagLayout:
         return slice(self.end.start, self.inside.stop)
 
     def within(self, larger: TagLayout) -> IntArray:
-        """Return the id of each tag in a larger layout that begins with the same entity types.
+        """Return the tag ids in a layout with additional entity types, which follow the existing types.
 
-        This is used when a model gets more labels. *Shape:* (tags,)
+        Used, for example, to copy the transition scores when labels are added to a trained model.
+
+        larger (TagLayout): The layout with additional entity types.
+        RETURNS (IntArray): The new id of each tag. *Shape:* (tags,)
         """
         if larger.n_labels < self.n_labels:
             raise ValueError(f"a layout of {self.n_labels} entity types does not fit into one of {larger.n_labels}")
@@ -86,23 +92,25 @@ class TagLayout:
         return np.concatenate([blocks[0], [larger.outside], *blocks[1:]])
 
     def names(self, labels: tuple[str, ...]) -> list[str]:
-        """Return the names of all tags in the order of their ids, for example `B-PER`."""
+        """Return the names of all tags, such as `B-PER`, sorted by tag id."""
         blocks = [[f"{prefix}-{label}" for label in labels] for prefix in "BSEI"]
         return [*blocks[0], "O", *blocks[1], *blocks[2], *blocks[3]]
 
     def encode(self, starts: IntArray, ends: IntArray, labels: IntArray, length: int) -> IntArray:
-        """Return the tag ids of a sequence.
+        """Convert entity spans to a tag sequence. A unit is a token or a character.
 
-        starts, ends (IntArray): Boundaries `[start, end)` of entities that do not overlap. *Shape:* (entities,)
+        starts (IntArray): First unit of each entity. Entities must not overlap. *Shape:* (entities,)
+        ends (IntArray): End of each entity (exclusive). *Shape:* (entities,)
         labels (IntArray): Label index of each entity. *Shape:* (entities,)
         length (int): Number of units in the sequence.
-        RETURNS (IntArray): *Shape:* (units,)
+        RETURNS (IntArray): Tag ids. *Shape:* (units,)
         """
         tags = np.full(length, self.outside, dtype=np.int64)
         sizes = ends - starts
         inner = np.repeat(labels + self.inside.start, sizes)
         first = np.cumsum(sizes) - sizes
-        # All units of an entity first get I. Then the first and the last get B and E, or a single one gets S.
+        # Set I for all units of an entity. Then overwrite the first unit with B and the last unit with E. Finally,
+        # overwrite entities with a single unit with S.
         tags[np.repeat(starts - first, sizes) + np.arange(inner.size)] = inner
         tags[starts] = labels + self.begin.start
         tags[ends - 1] = labels + self.end.start
@@ -111,9 +119,14 @@ class TagLayout:
         return tags
 
     def decode(self, tags: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-        """Return the starts, ends and label indices of the entities in a valid tag sequence. *Shape:* (entities,) each
+        """Convert a valid tag sequence to entity spans.
 
-        Several sequences may be concatenated, since no valid sequence ends within an entity.
+        Several tag sequences can be concatenated and decoded together, because an entity never crosses the end of a
+        valid sequence.
+
+        tags (IntArray): Tag ids. *Shape:* (units,)
+        RETURNS (tuple[IntArray, IntArray, IntArray]): Start, end (exclusive) and label index of each entity. *Shape:*
+            (entities,) each
         """
         single = (tags >= self.single.start) & (tags < self.single.stop)
         starts = np.flatnonzero((tags < self.begin.stop) | single)

@@ -1,4 +1,4 @@
-"""Types that modules in all layers use: arrays, and the offsets of entities."""
+"""Common type aliases for arrays and entities."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.float32]
-# float32, or float64 for sums over long texts.
+# float32 or float64. float64 is used for sums over long texts.
 AnyFloats = NDArray[np.floating]
 
-# The start and end of an entity in characters of the text, and its label.
+# An entity as (start, end, label). Start and end are character offsets.
 EntityOffsets = tuple[int, int, str]

@@ -1,15 +1,16 @@
-"""Checks of the arguments of registered functions, with errors that name the function and the argument.
+"""Validate the arguments of registered functions. Error messages contain the name of the function and of the argument.
 
-A function with `validated` checks its arguments by their annotations, as pydantic's `validate_call` does:
+Decorate a registered function with `validated` to check its arguments against the type annotations, as pydantic's
+`validate_call` does:
 
     @validated("spacy_tener.TENER.v1")
     def build_tener(embed: EmbedModel | None = None, width: PositiveInt = 128, ...) -> EmbedModel:
 
     build_tener(width=0)    RemedyError: spacy_tener.TENER.v1: width must be greater than 0; got 0
 
-Arguments that do not fit together raise a `SettingError`, in the function or in the `__post_init__` of a config, which
-gets the name of the registered function too. Annotate numbers with pydantic's types, such as `PositiveInt`, or with
-those below.
+For constraints on numbers, annotate arguments with pydantic's types, such as `PositiveInt`, or with the types in this
+module. For constraints on several arguments, raise a `SettingError` in the function or in the `__post_init__` of its
+config.
 """
 
 from __future__ import annotations
@@ -28,34 +29,36 @@ from .errors import RemedyError
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-# pydantic's settings for configs and registered functions. Integers are accepted for floats, but neither booleans nor
-# floats for integers.
+# Strict mode: an argument of type float accepts an integer, but no boolean. An argument of type int accepts neither
+# floats nor booleans. NaN and infinity are invalid.
 STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 class SettingError(ValueError):
-    """Raised for arguments that do not fit together. `validated` adds the name of the registered function."""
+    """Raised for a combination of arguments that is invalid. `validated` adds the function's registered name to the
+    message.
+    """
 
 
 def _check_odd(value: int) -> int:
-    """Raise an error for an even number."""
+    """Raise a SettingError if the number is even."""
     if value % 2 == 0:
         raise SettingError("must be odd, so that it has a middle")
     return value
 
 
-# A window size, which must be odd so that the window has a middle.
+# A positive odd number, for window sizes. An odd window has a central position.
 OddInt = Annotated[PositiveInt, AfterValidator(_check_odd)]
-# A probability below 1, such as a dropout rate.
+# A probability from 0 to less than 1, such as a dropout rate.
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-# A fraction above 0 and up to 1.
+# A fraction greater than 0 and at most 1.
 Fraction = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
 def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """Decorate a registered function, so that calls check the arguments by their annotations.
+    """Return a decorator that validates the arguments of a registered function against its type annotations.
 
-    registered (str): The registered name, with which errors begin.
+    registered (str): The function's registered name, for error messages.
     """
 
     def decorate(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -65,7 +68,8 @@ def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callab
         @wraps(function)
         def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
             with name_errors(registered):
-                # Arguments are passed by name, since pydantic's errors give positional arguments a number.
+                # Pass arguments by keyword. For positional arguments, pydantic's errors contain the index instead of
+                # the name.
                 return checked(**parameters.bind(*args, **kwargs).arguments)  # type: ignore[call-arg]
 
         return call
@@ -75,7 +79,10 @@ def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callab
 
 @contextmanager
 def name_errors(registered: str) -> Iterator[None]:
-    """Convert errors of pydantic, and `SettingError`s, to a `RemedyError` that begins with the registered name."""
+    """Convert a pydantic `ValidationError` or a `SettingError` to a `RemedyError`.
+
+    registered (str): The registered name to put at the beginning of the message.
+    """
     try:
         yield
     except ValidationError as error:
@@ -88,18 +95,25 @@ def name_errors(registered: str) -> Iterator[None]:
 
 
 def _describe(error: Any) -> str:
-    """Describe an error of pydantic: the argument's name, what is wrong, and its value."""
-    if not error["loc"]:  # a `SettingError` of a config's `__post_init__`
+    """Convert a pydantic error to a message with the argument's name, the problem and the invalid value."""
+    # A `SettingError` from the `__post_init__` of a config has no argument name.
+    if not error["loc"]:
         return str(error["ctx"]["error"])
-    # For an argument with several types, pydantic adds the type to its name: "layers.constrained-int".
+    # Remove type names from the location. For an argument with a union type, the location also contains the name of the
+    # failed type: "layers.constrained-int".
     names = [str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)]
-    # pydantic's messages begin with "Input should be" or "List should have", and those of a `SettingError` with "must".
+    # Use the same wording for all errors: pydantic's messages start with "Input should be" or "List should have", and
+    # the messages of a `SettingError` with "must".
     reason = re.sub(r"^\w+ should", "must", error["msg"].removeprefix("Value error, "))
     return f"{'.'.join(names)} {reason}; got {error['input']!r}"
 
 
 def check_window(window: int, overlap: int) -> None:
-    """Raise an error if a window of word pieces is too short for its overlap."""
+    """Raise a SettingError if a window has too few word pieces between its overlaps with adjacent windows.
+
+    window (int): Number of word pieces in a window.
+    overlap (int): Number of word pieces at each end of a window that only serve as context.
+    """
     minimum = 2 * overlap + 16
     if window < minimum:
         raise SettingError(f"window must be at least {minimum}, twice the overlap and 16 pieces; got {window}")

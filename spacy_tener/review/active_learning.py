@@ -1,6 +1,7 @@
-"""Active learning: choose the texts to annotate next, which are uncertain and differ from each other.
+"""Active learning: choose uncertain and diverse texts to annotate next.
 
-    raw texts ── uncertainty ── pool of the 20 n most uncertain texts ── greedy diverse selection ── n texts
+1. Rank all texts by uncertainty, and keep `POOL * n` texts.
+2. Choose n diverse texts from this pool with a greedy algorithm.
 
 Used by the command `suggest`.
 """
@@ -27,13 +28,13 @@ from ..pipeline.tener_ner import TenerNER
 from .annotation_tools import Task
 
 BATCH = 256
-# Size of the pool of the most uncertain texts, as a multiple of the number of texts to choose.
+# Number of candidates in the pool for each text to choose.
 POOL = 20
 
 Profiles = NDArray[np.float32]
-# Number of dimensions of a profile.
+# Number of dimensions of a text's feature vector, see `profiles`.
 WIDTH = 1024
-# Lengths of the character n-grams in profiles.
+# Lengths of the character n-grams that `profiles` counts.
 ORDERS = (2, 3)
 _VARIETY = 4
 _URL = re.compile(r"https?://\S+")
@@ -43,23 +44,29 @@ _PRIMES = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9],
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A chosen record, and the uncertainty of the pipeline about its text, which is 0 or more."""
+    """A text that was chosen for annotation.
+
+    record (Record): The input record that contains the text.
+    uncertainty (float): The pipeline's uncertainty about the text, at least 0.
+    """
 
     record: Record
     uncertainty: float
 
     @property
     def text(self) -> str:
-        """The text of the record."""
+        """Return the text of the record."""
         return str(self.record[TEXT_COLUMN])
 
 
 def uncertainties(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
-    """Return the entropy of the distribution over all label sequences of each text, in nats, divided by the square root
-    of the number of tokens.
+    """Return the uncertainty about each text: the entropy of the distribution over label sequences, divided by the
+    square root of the number of tokens.
 
-    The entropy grows with the length of a text, so that the entropy alone would rank long texts first. The entropy per
+    Without normalization, long texts would rank first, because the entropy grows with the text length. The entropy per
     token would rank short texts first.
+
+    RETURNS (List[float]): Normalized entropy of each text, in nats.
     """
     return [decoding.entropy / math.sqrt(max(1, len(decoding.doc))) for decoding in ner.decode(docs)]
 
@@ -67,14 +74,14 @@ def uncertainties(ner: TenerNER, docs: Sequence[Doc]) -> list[float]:
 def suggest(
     nlp: Language | None, records: Iterable[Record], n: int, *, annotated: Sequence[str] = ()
 ) -> list[Suggestion]:
-    """Choose the n texts to annotate next. The texts are uncertain, differ from each other, and are not repetitive.
+    """Choose n texts to annotate next. Prefer uncertain and diverse texts to repetitive texts.
 
-    nlp (Optional[Language]): The pipeline. Without a pipeline, the uncertainty of a text is its `variety`.
-    records (Iterable[Record]): A stream of records. Only the `POOL * n` most uncertain records are kept in memory.
+    nlp (Optional[Language]): The pipeline. Without a pipeline, texts are ranked by `variety` instead of uncertainty.
+    records (Iterable[Record]): A stream of records. At most `POOL * n` records are kept in memory.
     n (int): Number of texts to choose.
-    annotated (Sequence[str]): Texts that are already annotated. They are not chosen, and similar texts are ranked
-        lower.
-    RETURNS (List[Suggestion]): The chosen texts, best first.
+    annotated (Sequence[str]): Texts that are already annotated. They are not chosen, and texts similar to them get a
+        lower rank.
+    RETURNS (List[Suggestion]): The chosen texts, by descending rank.
     """
     pool = most_uncertain(nlp, records, POOL * n, excluded={text_key(text) for text in annotated})
     vectors = profiles([suggestion.text for suggestion in pool])
@@ -83,14 +90,16 @@ def suggest(
 
 
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
-    """Return the chosen texts with the entities that the pipeline finds.
+    """Create annotation tasks from chosen texts, with the pipeline's entities as suggestions.
 
-    The probability and the score of a text belong to the best label sequence of the first `tener_ner`. If the pipeline
-    has no `tener_ner`, texts have no entities.
+    The probability and the score of a task refer to the best label sequence of the first `tener_ner` in the pipeline.
+    Without a `tener_ner`, tasks have no entities.
 
-    labels (Sequence[str]): Labels of the entities to return.
+    chosen (Sequence[Suggestion]): The chosen texts.
+    labels (Sequence[str]): Only entities with these labels are included.
     """
-    docs = [nlp.tokenizer(suggestion.text) for suggestion in chosen]  # later components may merge tokens
+    # Tokenize again, because components such as `merge_entities` may change the tokens of processed Docs.
+    docs = [nlp.tokenizer(suggestion.text) for suggestion in chosen]
     columns = [(suggestion.uncertainty, suggestion.record.get(ID_COLUMN)) for suggestion in chosen]
     if not crf_pipes(nlp):
         return [
@@ -112,12 +121,13 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
 def most_uncertain(
     nlp: Language | None, records: Iterable[Record], n: int, *, excluded: Set[str] = frozenset()
 ) -> list[Suggestion]:
-    """Return the n most uncertain texts, most uncertain first. Ties keep the order of the input.
+    """Return the n most uncertain texts, in descending order of uncertainty.
 
-    The uncertainty is multiplied by the text's `variety`. Only the first of near-duplicates is kept, see
-    `near_duplicate_key`.
+    The uncertainty of a text is multiplied by its `variety`, so that repetitive texts get a lower rank. Of several
+    near-duplicates (see `near_duplicate_key`), only the first is returned. Texts with equal uncertainty keep their
+    input order.
 
-    excluded (Set[str]): The `text_key` of each text to exclude.
+    excluded (Set[str]): The `text_key` of texts to skip.
     """
     heap: list[tuple[float, int, Record]] = []
     keys: set[str] = set()
@@ -130,15 +140,15 @@ def most_uncertain(
         heapq.heappush(heap, (uncertainty, -number, record))
         if len(heap) > n:
             keys.discard(near_duplicate_key(heapq.heappop(heap)[2][TEXT_COLUMN]))
-    # Ties are resolved by the numbers, which are unique. Records cannot be compared.
+    # The negative input index breaks ties. It is unique, so records are never compared.
     return [Suggestion(record, uncertainty) for uncertainty, _, record in sorted(heap, reverse=True)]
 
 
 def near_duplicate_key(text: str) -> str:
-    """Return a key that is the same for near-duplicates.
+    """Return a normalized form of the text, which is equal for near-duplicates.
 
-    The key contains the letters and digits in lower case, without URLs and repetitions. All digits become 0. The key of
-    a text without letters and digits contains its other characters.
+    The text is case-folded, all digits are replaced by 0, and repeated substrings are collapsed. URLs, whitespace,
+    punctuation and symbols are removed. If the text has no letters or digits, punctuation and symbols are kept.
     """
     plain = text_key(_URL.sub("", text.casefold()))
     letters = "".join("0" if char.isdigit() else char for char in plain if char.isalnum())
@@ -146,10 +156,11 @@ def near_duplicate_key(text: str) -> str:
 
 
 def variety(text: str) -> float:
-    """Return the number of distinct character 4-grams divided by the number of all 4-grams.
+    """Return the type-token ratio of the text's character 4-grams: the number of distinct 4-grams divided by the number
+    of all 4-grams.
 
-    A repetitive text has a high entropy, because the same uncertain decision occurs many times. But its annotation only
-    resolves this decision.
+    The ratio is low for repetitive texts. Such texts have a high entropy, because the same uncertain decision occurs
+    many times, but annotating them is not very informative.
     """
     size = len(text) - _VARIETY + 1
     return len({text[start : start + _VARIETY] for start in range(size)}) / size if size > 0 else 1.0
@@ -169,12 +180,13 @@ def _measure(nlp: Language | None, records: Iterable[Record]) -> Iterator[tuple[
 
 
 def profiles(texts: Sequence[str]) -> Profiles:
-    """Return the profile of each text: hashed counts of character bigrams and trigrams, with the L2 norm 1.
+    """Return a feature vector for each text, to measure the similarity of texts.
 
-    The square roots of counts are used, to reduce the weight of repeated strings. The hash function does not depend on
-    the machine, so that the choice of texts can be reproduced.
+    The features are counts of character bigrams and trigrams, hashed to `WIDTH` dimensions. The square root of the
+    counts reduces the weight of repeated n-grams. Vectors have an L2 norm of 1, so that their dot product is the cosine
+    similarity.
 
-    RETURNS (Profiles): The profiles. *Shape:* (texts, WIDTH)
+    RETURNS (Profiles): Feature vectors. *Shape:* (texts, WIDTH)
     """
     counted = np.empty((len(texts), WIDTH), dtype=np.float32)
     for row, text in zip(counted, texts, strict=True):
@@ -185,39 +197,45 @@ def profiles(texts: Sequence[str]) -> Profiles:
 
 
 def _buckets(text: str) -> NDArray[np.int64]:
-    """Return the dimension of each n-gram in a text. The text is padded with spaces, so that a short text has n-grams.
+    """Return the hash bucket of each character n-gram in a text.
 
-    An n-gram is hashed by the sum of its code points times fixed primes. The last steps mix the bits, and keep the ten
-    highest bits (WIDTH is 2 ** 10).
+    The text is padded with a space on both sides, so that very short texts have n-grams, too. The hash function is
+    platform-independent, so that the same texts are chosen on all machines.
+
+    RETURNS (NDArray[np.int64]): Indices from 0 to WIDTH - 1, for all bigrams and then for all trigrams.
     """
     codes = np.frombuffer(f" {text.casefold()} ".encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
     codes = codes.astype(np.uint64)
+    # Polynomial hash: the sum of all code points, each multiplied by a prime that depends on the position. The n-gram
+    # length is the initial value, so that bigrams and trigrams differ.
     hashed = [
         sum((codes[index : codes.size - n + 1 + index] * _PRIMES[index] for index in range(n)), start=np.uint64(n))
         for n in ORDERS
         if codes.size >= n
     ]
     mixed = np.concatenate(hashed)
+    # Mix the bits with an xorshift and a multiplication. The highest 10 bits are the bucket, since WIDTH is 2 ** 10.
     mixed ^= mixed >> np.uint64(29)
     buckets: NDArray[np.int64] = ((mixed * _PRIMES[0]) >> np.uint64(54)).astype(np.int64)
     return buckets
 
 
 def select_diverse(weights: Sequence[float], vectors: Profiles, n: int, annotated: Iterable[str] = ()) -> list[int]:
-    """Choose n diverse texts by a greedy algorithm.
+    """Choose n diverse texts with a greedy algorithm.
 
-    The next text maximizes the product of its weight and its cosine distance to the nearest text that is already
-    chosen.
+    Each step chooses the text with the largest product of weight and cosine distance to the nearest text that was
+    chosen before. If several texts have the same product, the first one is chosen.
 
-    weights (Sequence[float]): The weight of each text, which must be 0 or more.
-    vectors (Profiles): The profiles of the texts. *Shape:* (texts, WIDTH)
+    weights (Sequence[float]): Weight of each text, at least 0.
+    vectors (Profiles): Feature vectors from `profiles`. *Shape:* (texts, WIDTH)
     n (int): Number of texts to choose.
-    annotated (Iterable[str]): Annotated texts, which are treated like chosen texts.
-    RETURNS (List[int]): The indices of the chosen texts, in order. In case of ties, the first text is chosen.
+    annotated (Iterable[str]): Texts that are already annotated. The distance to these texts counts as well.
+    RETURNS (List[int]): Indices of the chosen texts, in the order in which they were chosen.
     """
     weight = np.asarray(weights, dtype=np.float64)
     nearest = np.zeros(len(weight))
-    for part in minibatch(annotated, WIDTH):  # in batches, since each profile takes 4 KB of memory
+    # Process annotated texts in batches to limit memory, since each feature vector takes 4 KB.
+    for part in minibatch(annotated, WIDTH):
         np.maximum(nearest, (vectors @ profiles(part).T).max(axis=1), out=nearest)
     chosen: list[int] = []
     free = np.ones(len(weight), dtype=bool)

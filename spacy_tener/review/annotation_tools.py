@@ -1,7 +1,7 @@
-"""Write texts with the entities of a model in the import formats of doccano, Label Studio and Prodigy.
+"""Export texts with suggested entities to doccano, Label Studio and Prodigy.
 
-All tools count offsets in code points, like Python. Used by the command `suggest`. `tener convert` reads the exports of
-the tools.
+Used by the command `suggest`. These tools and Python both count offsets in code points, so that offsets need no
+conversion. `tener convert` imports the annotated texts.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ RECORD_ID = "record_id"
 
 @dataclass(frozen=True)
 class Task:
-    """A text to annotate, with the entities that a model finds.
+    """A text to annotate, with the entities that a model predicts.
 
-    doc (Doc): The text and its tokens.
-    entities (Sequence[FoundEntity]): The entities.
-    probability (float | None): Probability of the best label sequence, if it was computed.
-    uncertainty (float | None): Uncertainty by which the text was chosen, if it was computed.
-    score (float | None): Score of the best label sequence, if it was computed. See `sequence_score`.
-    record_id (Any): The `id` of the input record, if it has one.
+    doc (Doc): The tokenized text.
+    entities (Sequence[FoundEntity]): The predicted entities.
+    probability (float | None): Probability of the best label sequence, if available.
+    uncertainty (float | None): The model's uncertainty about the text, if available.
+    score (float | None): Length-normalized probability of the best label sequence, if available. See `sequence_score`.
+    record_id (Any): The `id` of the input record, if available.
     """
 
     doc: Doc
@@ -44,11 +44,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Tool:
-    """The import format of an annotation tool.
+    """An annotation tool that texts can be exported to.
 
-    write (Callable[[Sequence[Task]], str]): Function that returns the content of the import file.
-    interface (Callable[[Sequence[str]], str] | None): Function that returns the tool's configuration for some labels.
-        None if the tool needs no configuration.
+    write (Callable[[Sequence[Task]], str]): Return the content of the import file for some tasks.
+    interface (Callable[[Sequence[str]], str] | None): Return the tool's configuration for some labels. None if the tool
+        doesn't need a configuration.
     """
 
     write: Callable[[Sequence[Task]], str]
@@ -56,7 +56,7 @@ class Tool:
 
 
 def doccano(tasks: Sequence[Task]) -> str:
-    """Return tasks as JSONL for sequence labelling. doccano keeps additional fields as metadata."""
+    """Return tasks in doccano's JSONL format for sequence labelling. doccano stores additional fields as metadata."""
 
     def record(task: Task) -> dict[str, Any]:
         return {
@@ -71,7 +71,10 @@ def doccano(tasks: Sequence[Task]) -> str:
 
 
 def label_studio(tasks: Sequence[Task]) -> str:
-    """Return tasks with predictions as a JSON list. The names of tags are those in `labelling_interface`."""
+    """Return tasks in Label Studio's JSON format, with the predicted entities as pre-annotations.
+
+    The pre-annotations refer to the tag names `label` and `text` of `labelling_interface`.
+    """
     return json.dumps([_label_studio_task(task) for task in tasks], ensure_ascii=False, indent=1) + "\n"
 
 
@@ -88,26 +91,30 @@ def _label_studio_task(task: Task) -> dict[str, Any]:
         }
         for number, e in enumerate(task.entities)
     ]
-    # Label Studio can sort tasks by their scores, which are between 0 and 1.
+    # Label Studio can sort tasks by this score. It must be between 0 and 1.
     score = {} if task.score is None else {"score": _rounded(task.score)}
     prediction = {"model_version": "tener_ner", **score, "result": regions}
     return {"data": {"text": text, **_metadata(task)}, "predictions": [prediction]}
 
 
 def labelling_interface(labels: Sequence[str]) -> str:
-    """Return the labelling interface (XML) of Label Studio for some labels."""
+    """Return Label Studio's labelling interface (an XML configuration) for the given labels."""
     choices = "\n".join(f"    <Label value={quoteattr(label)}/>" for label in labels)
     text = '  <Text name="text" value="$text"/>'
     return f'<View>\n  <Labels name="label" toName="text">\n{choices}\n  </Labels>\n{text}\n</View>\n'
 
 
 def prodigy(tasks: Sequence[Task]) -> str:
-    """Return tasks as JSONL for Prodigy's recipe `ner.manual`."""
+    """Return tasks in the JSONL format of Prodigy's recipe `ner.manual`."""
     return dump_jsonl({**prodigy_record(task), SUGGESTED: True} for task in tasks)
 
 
 def prodigy_record(task: Task) -> dict[str, Any]:
-    """Return a Prodigy task with its tokens, which the interface requires, and the outermost entities."""
+    """Return a task as a dict in Prodigy's format.
+
+    Prodigy's interface requires tokens and does not support nested entities. The dict therefore contains only outermost
+    entities.
+    """
     tokens = _tokens(task)
     starts = {token["start"]: token["id"] for token in tokens}
     ends = {token["end"]: token["id"] for token in tokens}
@@ -126,7 +133,10 @@ def prodigy_record(task: Task) -> dict[str, Any]:
 
 
 def _tokens(task: Task) -> list[dict[str, Any]]:
-    """Return the Doc's tokens, or its characters if an entity does not consist of whole tokens."""
+    """Return the Doc's tokens in Prodigy's format.
+
+    If an entity is not aligned with token boundaries, return the characters as tokens.
+    """
     doc, text = task.doc, task.doc.text
     edges = [(token.idx, token.idx + len(token), bool(token.whitespace_)) for token in doc]
     starts, ends = {start for start, _, _ in edges}, {end for _, end, _ in edges}
@@ -138,7 +148,7 @@ def _tokens(task: Task) -> list[dict[str, Any]]:
     ]
 
 
-# The formats that `suggest` can write, by their names.
+# Formats for the command `suggest --format`.
 TOOLS = {
     "doccano": Tool(doccano),
     "labelstudio": Tool(label_studio, labelling_interface),
@@ -147,7 +157,7 @@ TOOLS = {
 
 
 def _metadata(task: Task) -> dict[str, Any]:
-    # The name `id` is not used, because the tools assign ids to their tasks.
+    # Don't use the key `id`, because annotation tools assign their own ids.
     numbers = {"uncertainty": task.uncertainty, "probability": task.probability}
     metadata = {RECORD_ID: task.record_id, **{name: _rounded(value) for name, value in numbers.items()}}
     return {name: value for name, value in metadata.items() if value is not None}

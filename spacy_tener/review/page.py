@@ -1,12 +1,12 @@
-"""HTML pages to review gold annotation or to annotate texts, and the application of decisions to a corpus.
+"""HTML pages to review gold annotation and to annotate texts.
 
-A page shows the suspected errors of a review, or the entities that a model finds in texts without annotation. The
-annotator's decisions are downloaded as a file:
+A page shows texts with suspected errors or with predicted entities. The annotator accepts or corrects the entities, and
+downloads these decisions as a JSON file. Each decision replaces gold entities with correct entities:
 
     [{"doc": 3, "text": "...", "decisions": [{"gold": [[0, 3, "ORG"]], "entities": [[0, 3, "PER"]]}]}]
 
-`apply_decisions` applies the decisions of a review to the corpus. `tener convert` converts all decisions to `.spacy`
-files. Used by the commands `review` and `suggest --format page`.
+`apply_to_corpus` applies the decisions of a review to the corpus. `tener convert` creates a new corpus from the
+decisions on an annotation page. Used by the commands `review` and `suggest --format page`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,16 @@ PAGE, REVIEW_DATA, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 def write_review(
     output: Path, reviewed: Sequence[ReviewedDoc], corpus: str, *, limit: int, label_order: Sequence[str] = ()
 ) -> tuple[list[SuspectedError], list[SuspectedError]]:
-    """Write the page and the data of a review to a directory. Return all suspected errors, and those on the page.
+    """Write the results of a review to a directory: an HTML page, all suspected errors, and the probabilities of all
+    Docs.
 
-    output (Path): The directory.
+    output (Path): The output directory.
     reviewed (Sequence[ReviewedDoc]): All Docs of the corpus.
     corpus (str): The file name of the corpus.
     limit (int): Maximum number of texts on the page.
-    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    label_order (Sequence[str]): All labels of the pipeline. The order determines the label colours.
+    RETURNS (tuple[list[SuspectedError], list[SuspectedError]]): All suspected errors, and the suspected errors on the
+        page.
     """
     by_number = {doc.number: doc for doc in reviewed}
     errors = rank_suspected_errors(reviewed)
@@ -62,14 +65,14 @@ def write_review(
 def review_page(
     errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc], *, corpus: str, label_order: Sequence[str] = ()
 ) -> str:
-    """Return a page with the texts that contain suspected errors, sorted by their most suspicious error.
+    """Return an HTML page to review texts with suspected errors. The texts with the most suspicious errors come first.
 
     errors (Sequence[SuspectedError]): The errors to show, ranked by suspicion.
-    docs (Mapping[int, ReviewedDoc]): All Docs of the corpus, by their indices.
+    docs (Mapping[int, ReviewedDoc]): All Docs of the corpus, by index.
     corpus (str): The file name of the corpus.
-    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    label_order (Sequence[str]): All labels of the pipeline. The order determines the label colours.
     """
-    # Reversed, so that the most suspicious error of each text is the last one that is stored.
+    # Iterate in reverse, so that the most suspicious error of each text overwrites the less suspicious errors.
     most_suspicious = {error.doc: error for error in reversed(errors)}
     numbers = dict.fromkeys(error.doc for error in errors)
     texts = []
@@ -99,14 +102,15 @@ def annotation_page(
     lang: str = "en",
     overlapping: bool = False,
 ) -> str:
-    """Return a page with texts to annotate and the entities that a model finds in them.
+    """Return an HTML page to annotate texts, with predicted entities as suggestions.
 
-    tasks (Sequence[Task]): The texts.
-    labels (Iterable[str]): The labels to annotate. The first nine get the keys 1 to 9.
-    model, inputs (str): The model that chose the texts, and the files with the raw texts, for the title.
-    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
+    tasks (Sequence[Task]): The texts and their predicted entities.
+    labels (Iterable[str]): The labels to annotate. The keys 1 to 9 select the first nine labels.
+    model (str): The name of the model that chose the texts, for the title.
+    inputs (str): The names of the files that contain the raw texts, for the title.
+    label_order (Sequence[str]): All labels of the pipeline. The order determines the label colours.
     lang (str): The language of the texts.
-    overlapping (bool): Whether the page shows nested entities as well.
+    overlapping (bool): Show nested entities. By default, the page shows only outermost entities.
     """
     texts = []
     for number, task in enumerate(tasks):
@@ -122,14 +126,18 @@ def annotation_page(
 def _page(
     heading: Heading, texts: list[dict[str, Any]], labels: list[str], content: Mapping[str, Any], *, lang: str
 ) -> str:
-    # The browser stores the decisions under this digest, so that a page with other texts does not load them.
+    # The browser saves decisions under this digest of the page's data. Pages with other texts therefore don't load
+    # them.
     digest = hashlib.blake2b(json.dumps(texts).encode("ascii"), digest_size=16).hexdigest()
     data = {"texts": texts, "labels": labels, "digest": digest, **content}
     return make_page(__package__, "review", heading, data, lang=lang)
 
 
 def _entity_pairs(reviewed: ReviewedDoc) -> list[EntityPair]:
-    """Return a pair of gold and found entities for each suspected error and for each undisputed gold entity."""
+    """Return pairs of gold entities and predicted entities, which the page shows side by side.
+
+    There is a pair for each suspected error. For each other gold entity, there is a pair of two identical entities.
+    """
     disputed = {
         (entity.start, entity.end, entity.label) for error in reviewed.suspected_errors for entity in error.gold
     }
@@ -143,10 +151,10 @@ def _entity_pairs(reviewed: ReviewedDoc) -> list[EntityPair]:
 def _text(
     number: int, doc: Doc, questions: Sequence[EntityPair], record_id: Any = None, *, nested: bool
 ) -> dict[str, Any]:
-    """Return the data of a text for the page.
+    """Return a text and its entities as JSON data for the page.
 
-    `tokens` is None if entities may begin and end at any character: if the tokens are characters, or if an entity is
-    not aligned with tokens.
+    The page uses `tokens` to restrict selections to whole tokens. `tokens` is None, which allows any selection, if all
+    tokens are single characters or if an entity is not aligned with token boundaries.
     """
     tokens = [(token.idx, token.idx + len(token)) for token in doc]
     edges = {edge for token in tokens for edge in token}
@@ -163,13 +171,13 @@ def _text(
 
 
 def _plain(entity: FoundEntity) -> tuple[int, int, str, float | None]:
-    """Return an entity as JSON types. The probability is rounded to five significant digits."""
+    """Convert an entity to a tuple that can be serialized as JSON. The probability is rounded to five decimals."""
     probability = None if entity.probability is None else float(f"{entity.probability:.5f}")
     return entity.start, entity.end, entity.label, probability
 
 
 def suspected_errors_jsonl(errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc]) -> str:
-    """Return the suspected errors as JSONL."""
+    """Serialize suspected errors as JSONL, with one error and its text per line."""
     return dump_jsonl(_record(error, docs[error.doc].doc.text) for error in errors)
 
 
@@ -188,14 +196,14 @@ def _record(error: SuspectedError, text: str) -> dict[str, Any]:
 
 
 def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
-    """Return the probability of each Doc's gold annotation as JSONL, sorted by probability."""
+    """Serialize the probability of each Doc's gold annotation as JSONL. The least probable Docs come first."""
     return dump_jsonl(
         {"doc": reviewed.number, "probability": reviewed.probability, "text": reviewed.doc.text}
         for reviewed in sorted(docs, key=lambda reviewed: reviewed.probability)
     )
 
 
-# Key that marks a text with nested entities, in the data of a page and in a file of decisions.
+# In JSON data of a page and of decisions, this key marks texts with nested entities.
 NESTED = "nested"
 _REMEDY = (
     "Pass the file that was downloaded from the page of a review. The file of `suggest --format page` is converted by "
@@ -205,11 +213,11 @@ _REMEDY = (
 
 @dataclass
 class Applied:
-    """The result of applying decisions to a corpus.
+    """Numbers of decisions that were applied to a corpus.
 
     changed (int): Number of decisions that changed the annotation.
-    unchanged (int): Number of decisions that were equal to the annotation.
-    rejected (list[str]): Messages on the decisions that could not be applied.
+    unchanged (int): Number of decisions that confirmed the existing annotation.
+    rejected (list[str]): An error message for each decision that could not be applied.
     """
 
     changed: int = 0
@@ -218,7 +226,10 @@ class Applied:
 
 
 def read_decisions(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a file of decisions. Each record contains a text and the decisions about its entities."""
+    """Read and validate a JSON file of decisions. Each record contains a text and the decisions about its entities.
+
+    Raises an InputError if the file can't be read or has another format.
+    """
     try:
         records = json.loads(path.read_text(encoding="utf8"))
         for record in records:
@@ -237,12 +248,13 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
 
 
 def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
-    """Apply decisions to a .spacy file. Return its new content, and the numbers of applied decisions.
+    """Apply the decisions of a review to a `.spacy` file, and return the new content of the file.
 
-    Raise an error if no decision can be applied.
+    Raises a RemedyError if no decision can be applied.
 
-    data (Path): The .spacy file.
-    decisions (Path): The file of decisions.
+    data (Path): The `.spacy` file. It is not modified.
+    decisions (Path): The JSON file of decisions.
+    RETURNS (tuple[bytes, Applied]): The new content, and the numbers of applied and rejected decisions.
     """
     records = read_decisions(decisions)
     corpus = open_docbin(data)
@@ -258,10 +270,16 @@ def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
 
 
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
-    """Apply decisions to Docs. All other annotation is unchanged.
+    """Apply the decisions of a review to Docs in place.
 
-    A record belongs to the Doc with its index. If this Doc has another text, for example because the order has changed,
-    the record belongs to the only Doc with the same text. A decision is applied if its gold entities are unchanged.
+    Each record contains the index and the text of a Doc, and decisions about its entities. If the Doc at this index has
+    a different text, for example because the corpus was shuffled, the Doc is looked up by its text. In this case, the
+    decisions are rejected if several Docs have the same text.
+
+    A decision is also rejected if its gold entities were changed after the review.
+
+    docs (Sequence[Doc]): All Docs of the corpus.
+    records (Iterable[Mapping[str, Any]]): Records from `read_decisions`.
     """
     applied = Applied()
     by_text: dict[str, list[int]] = defaultdict(list)
@@ -279,7 +297,9 @@ def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -
 
 
 def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
-    """Apply the decisions of a record to a Doc, and count them in `applied`."""
+    """Apply the decisions in a record to a Doc in place. Add the numbers of applied and rejected decisions to
+    `applied`.
+    """
     nested = bool(record.get(NESTED))
     group = doc.spans.get(DEFAULT_SPANS_KEY, ()) if nested else ()
     before = {offsets_of(span): span for span in (*group, *doc.ents)}
@@ -288,6 +308,8 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
     for decision in record["decisions"]:
         gold, decided = _entities(decision["gold"]), _entities(decision["entities"])
         rest = [entity for entity in before if entity not in decided]
+        # `is_applied` is True if the Doc already contains the decision's entities, and no other entity conflicts with
+        # its gold entities.
         is_applied = set(decided) <= before.keys() and not any(exclude(a, b) for a in rest for b in gold)
         if nested and DEFAULT_SPANS_KEY not in doc.spans:
             reason = f"it has no doc.spans['{DEFAULT_SPANS_KEY}']: convert the corpus with `--overlap spans`"
@@ -296,8 +318,8 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
             fitting.append((gold, decided, is_applied))
         else:
             applied.rejected.append(_describe_rejected(doc, gold or decided, "the annotation has changed"))
-    # Remove all replaced entities first, because a new entity may overlap or equal a replaced entity of another
-    # decision.
+    # Remove the old entities of all decisions before adding new entities, because the new entity of one decision may
+    # overlap the old entity of another decision.
     removed = {entity for gold, _, _ in fitting for entity in gold}
     after = {entity: ent for entity, ent in before.items() if entity not in removed}
     for gold, decided, is_applied in fitting:
@@ -321,10 +343,13 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
 
 
 def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping[EntityOffsets, Span]) -> None:
-    """Write the changed entities to `doc.ents` and to the span groups.
+    """Set `doc.ents` and the span groups of a Doc to the new entities. The annotation of unchanged tokens is kept.
 
-    `doc.ents` gets the longest of overlapping entities. If an entity crosses a longer entity, the annotation of its
-    other tokens is missing, as in the output of `convert`. The annotation of unchanged tokens is kept.
+    `doc.ents` can't contain overlapping entities. Of overlapping entities, only the longest is stored. If a shorter
+    entity extends beyond the longest, its other tokens get missing annotation, as in the output of `convert`.
+
+    before (Mapping[EntityOffsets, Span]): The previous entities.
+    after (Mapping[EntityOffsets, Span]): The new entities.
     """
     added, removed = after.keys() - before.keys(), before.keys() - after.keys()
     old, new, occupied = set(map(offsets_of, doc.ents)), set[EntityOffsets](), set[int]()
@@ -341,7 +366,8 @@ def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mappi
         missing=[doc[i : i + 1] for i in changed & covered - occupied],
         default="unmodified",
     )
-    # `convert` writes two groups: all entities, which may be nested, and incorrect spans (negative examples).
+    # Update the two span groups that `convert` writes: all entities including nested entities, and incorrect spans
+    # (negative examples).
     if DEFAULT_SPANS_KEY in doc.spans:
         rest = [span for span in doc.spans[DEFAULT_SPANS_KEY] if offsets_of(span) not in removed | added]
         doc.spans[DEFAULT_SPANS_KEY] = sorted([*rest, *(after[entity] for entity in added)])
@@ -350,7 +376,7 @@ def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mappi
 
 
 def _tokens(spans: Iterable[Span]) -> set[int]:
-    """Return the indices of all tokens in spans."""
+    """Return the indices of all tokens in the given spans."""
     return {token for span in spans for token in range(span.start, span.end)}
 
 

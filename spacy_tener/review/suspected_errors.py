@@ -1,12 +1,14 @@
-"""Find suspected errors in gold annotation: differences between the gold entities and the entities that a model finds.
+"""Find suspected annotation errors: differences between gold annotation and a model's predictions.
 
-A model overfits to the errors in its training data. In cross-validation, the corpus is therefore divided into folds,
-and each fold is predicted by a model that is trained on the other folds:
+A model overfits to the errors in its training data, and would reproduce them. Therefore, use `CrossValidation` to find
+errors in a training corpus: the corpus is split into folds, and the predictions for each fold come from a model that is
+trained on the other folds. The output directory has a subdirectory for each fold:
 
-    OUTPUT/folds/1/train.spacy    all Docs except those in the first fold
-    OUTPUT/folds/1/model-best     the model that is trained on these Docs
+    OUTPUT/folds/1/train.spacy    training data: all folds except the first
+    OUTPUT/folds/1/model-best     pipeline trained on this data
 
-Used by the command `review`. `cross_train` resumes a stopped review.
+If `cross_train` is called again after an interruption, it skips folds whose pipeline is already trained. Used by the
+command `review`.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from ..types import EntityOffsets
 
 FOLDS, DATA = "folds", "train.spacy"
 BATCH = 256
-# The gold entities and the found entities at one position of a text.
+# Gold entities and predicted entities at the same position in a text.
 EntityPair = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
 
 
@@ -46,10 +48,10 @@ EntityPair = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
 class SuspectedError:
     """A difference between the gold annotation and the model's best label sequence.
 
-    doc (int): Index of the Doc in its corpus.
-    gold (tuple[FoundEntity, ...]): Gold entities that the model does not find, with the model's probabilities.
-    found (tuple[FoundEntity, ...]): Entities that the model finds in their place.
-    suspicion (float): Score from 0 to 1 by which the errors are ranked. See `rank_suspected_errors`.
+    doc (int): Index of the Doc in the corpus.
+    gold (tuple[FoundEntity, ...]): Gold entities that the model did not predict, with their probabilities.
+    found (tuple[FoundEntity, ...]): Entities that the model predicted instead.
+    suspicion (float): Score between 0 and 1 to rank suspected errors. See `rank_suspected_errors`.
     """
 
     doc: int
@@ -59,18 +61,20 @@ class SuspectedError:
 
     @property
     def start(self) -> int:
-        """Start of the first entity in characters."""
+        """Return the character offset at which the first entity starts."""
         return min(entity.start for entity in (*self.gold, *self.found))
 
     @property
     def end(self) -> int:
-        """End of the last entity in characters."""
+        """Return the character offset at which the last entity ends."""
         return max(entity.end for entity in (*self.gold, *self.found))
 
     @property
     def kind(self) -> str:
-        """Error type in the gold annotation if the model is right: "missing", "extra", "label", or "edges" for
-        boundaries."""
+        """Return the error type in the gold annotation, assuming that the model is right.
+
+        RETURNS (str): "missing" or "extra" entity, wrong "label", or "edges" for wrong boundaries.
+        """
         if not self.gold:
             return "missing"
         if not self.found:
@@ -81,14 +85,16 @@ class SuspectedError:
 
 @dataclass(frozen=True)
 class ReviewedDoc:
-    """A Doc with gold annotation, and the suspected errors in it.
+    """A Doc with gold annotation and its suspected errors.
 
-    number (int): Index of the Doc in its corpus.
+    number (int): Index of the Doc in the corpus.
     doc (Doc): The Doc.
-    probability (float): Probability of the whole gold annotation. Tokens with missing annotation may have any tag.
-    suspected_errors (tuple[SuspectedError, ...]): The suspected errors, in the order of the text.
-    unknown (int): Number of gold entities with labels that the model does not have. They are not reviewed.
-    group (str | None): Key of `doc.spans` with nested entities. None if only outermost entities are reviewed.
+    probability (float): Probability of the Doc's gold annotation according to the model. If tokens have missing
+        annotation, the probabilities of all possible tags are summed.
+    suspected_errors (tuple[SuspectedError, ...]): The suspected errors, ordered by position.
+    unknown (int): Number of gold entities whose label the model doesn't have. These entities are not reviewed.
+    group (str | None): Key of the span group in `doc.spans` that contains nested entities. None if only outermost
+        entities are reviewed.
     """
 
     number: int
@@ -100,16 +106,16 @@ class ReviewedDoc:
 
     @property
     def entities(self) -> list[Span]:
-        """All gold entities, including those with labels that the model does not have."""
+        """Return all gold entities, including entities whose label the model doesn't have."""
         return all_entities(self.doc, self.group)
 
 
 def rank_suspected_errors(reviewed_docs: Iterable[ReviewedDoc]) -> list[SuspectedError]:
-    """Return all suspected errors, the most suspicious first.
+    """Compute the suspicion of all suspected errors, and sort the errors by descending suspicion.
 
-    If the model finds an entity, the suspicion is p(found) * (1 - p(gold)). If it finds no entity, the suspicion is
-    recall * (1 - p(gold)), with the models' recall of the gold entities. If models miss many entities, a missed entity
-    is little evidence of an error.
+    The suspicion is `p(predicted) * (1 - p(gold))`, with the probabilities of the predicted and the gold entity. If
+    there is no gold entity, `p(gold)` is 0. If there is no predicted entity, `p(predicted)` is replaced by the model's
+    recall: a model with a low recall misses many correct entities, so a missed entity rarely indicates an error.
     """
     docs = list(reviewed_docs)
     entities = sum(len(reviewed.entities) - reviewed.unknown for reviewed in docs)
@@ -127,20 +133,22 @@ def _suspicion(error: SuspectedError, recall: float) -> float:
 
 
 def most_suspicious(errors: Sequence[SuspectedError], limit: int) -> list[SuspectedError]:
-    """Return the suspected errors in the `limit` texts with the most suspicious errors.
+    """Return the suspected errors in the most suspicious texts.
 
-    errors (Sequence[SuspectedError]): The ranked errors.
+    errors (Sequence[SuspectedError]): All suspected errors, sorted by suspicion.
+    limit (int): Maximum number of texts.
     """
     numbers = {*list(dict.fromkeys(error.doc for error in errors))[:limit]}
     return [error for error in errors if error.doc in numbers]
 
 
 def find_suspected_errors(nlp: Language, docs: Iterable[tuple[int, Doc]]) -> Iterator[ReviewedDoc]:
-    """Compare gold annotation with the predictions of a pipeline.
+    """Compare gold annotation with a pipeline's predictions, and yield a `ReviewedDoc` for each Doc.
 
-    The texts are tokenized by the pipeline. If the pipeline was evaluated on gold tokens in training (`gold_preproc`),
-    the tokens of the Docs are used.
+    The pipeline tokenizes the texts with its own tokenizer. If its training config evaluates on gold
+    tokens (`gold_preproc` in [corpora.dev]), the Docs' tokens are used instead.
 
+    nlp (Language): The pipeline.
     docs (Iterable[tuple[int, Doc]]): Docs with gold annotation, and their indices in the corpus.
     """
     for batch in minibatch(docs, BATCH):
@@ -161,7 +169,8 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
     for (number, doc), example, decoding, likelihood in zip(
         batch, examples, decodings, gold_probabilities, strict=True
     ):
-        # If a Doc does not have the group, its nested entities are not annotated.
+        # If the Doc doesn't have the span group, nested entities are not annotated, and only outermost entities are
+        # compared.
         group = ner.overlap_key if ner.overlap_key in doc.spans else None
         offsets = [offsets_of(span) for span in all_entities(doc, group)]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
@@ -175,16 +184,19 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
 
 
 def _without_annotation(nlp: Language, doc: Doc) -> Doc:
-    """Return a Doc with the same tokens and sentences and without other annotation, in the vocabulary of a pipeline."""
+    """Return a copy of a Doc that has only tokens and sentence boundaries, with the pipeline's vocabulary."""
     starts: list[bool | int | None] = [token.is_sent_start for token in doc]
     words, spaces = [token.text for token in doc], [bool(token.whitespace_) for token in doc]
     return Doc(nlp.vocab, words=words, spaces=spaces, sent_starts=starts)
 
 
 def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Doc:
-    """Return a Doc with missing annotation in place of entities whose label the model does not have.
+    """Remove the gold entities whose label the model doesn't have. Their tokens get missing annotation.
 
-    group (str | None): Key of `doc.spans` with nested entities, if the model finds nested entities.
+    doc (Doc): A Doc with gold annotation. It is not modified.
+    labels (Sequence[str]): The model's labels.
+    group (str | None): Key of the span group in `doc.spans` that contains nested entities. None if the model doesn't
+        predict nested entities.
     """
     unknown = [span for span in all_entities(doc, group) if span.label_ not in labels]
     if not unknown:
@@ -199,7 +211,10 @@ def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Do
 
 
 def _annotated_only(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffsets]) -> list[FoundEntity]:
-    """Return the found entities without missing annotation, and those that are equal to a gold entity."""
+    """Remove predicted entities that contain tokens with missing annotation, unless they are equal to a gold entity.
+
+    Without gold annotation for a token, it is unknown whether an entity is an error.
+    """
     missing = [(token.idx, token.idx + len(token)) for token in doc if not token.ent_iob_]
     return [
         entity
@@ -211,11 +226,18 @@ def _annotated_only(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffs
 def disagreements(
     number: int, gold: Sequence[FoundEntity], found: Sequence[FoundEntity], *, nested: bool = False
 ) -> list[SuspectedError]:
-    """Return the suspected errors in a Doc: groups of overlapping entities that are only gold or only found.
+    """Group the gold entities and predicted entities that differ into suspected errors.
 
-    nested (bool): Whether entities may be nested. Then two overlapping entities can both be right, so that a gold
-        entity and a found entity are grouped only if they share more than half of their characters.
+    By default, overlapping entities belong to the same suspected error. Overlapping nested entities may all be correct,
+    so that a gold entity and a predicted entity are grouped only if their overlap is large (see `_similar`).
+
+    number (int): Index of the Doc in the corpus.
+    gold (Sequence[FoundEntity]): The gold entities.
+    found (Sequence[FoundEntity]): The predicted entities.
+    nested (bool): Whether entities may be nested.
+    RETURNS (list[SuspectedError]): The suspected errors, ordered by position.
     """
+    # Entities in both sets are correct. Only the others can be errors.
     agreed = {entity.offsets for entity in gold} & {entity.offsets for entity in found}
     sides = [[entity for entity in entities if entity.offsets not in agreed] for entities in (gold, found)]
     groups = _similar(*sides) if nested else _overlapping(*sides)
@@ -224,8 +246,13 @@ def disagreements(
 
 
 def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[EntityPair]:
-    """Group entities that overlap, directly or through other entities."""
+    """Group gold entities and predicted entities by transitive overlap.
+
+    If an entity overlaps two other entities, all three are in the same group.
+    """
     groups: list[tuple[list[FoundEntity], list[FoundEntity]]] = []
+    # Sweep over all entities in order of their start. An entity that starts after all earlier entities have ended
+    # begins a new group.
     end = 0
     for entity, side in sorted([*((e, 0) for e in gold), *((e, 1) for e in found)], key=lambda pair: pair[0].start):
         if entity.start >= end:
@@ -236,7 +263,10 @@ def _overlapping(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> S
 
 
 def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Sequence[EntityPair]:
-    """Pair each gold entity with the found entity of the largest overlap. Other entities form groups of their own."""
+    """Match gold entities with predicted entities that have a Jaccard index above 0.5.
+
+    Pairs with the largest Jaccard index are matched first. Unmatched entities form groups with a single entity.
+    """
     pairs = [(a, b) for a in gold for b in found if _overlap_ratio(a, b) > 0.5]
     groups, occupied = list[EntityPair](), set[FoundEntity]()
     for pair in sorted(pairs, key=lambda pair: (-_overlap_ratio(*pair), pair[0].label != pair[1].label)):
@@ -248,21 +278,21 @@ def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Seque
 
 
 def _overlap_ratio(a: FoundEntity, b: FoundEntity) -> float:
-    """Return the number of shared characters of two entities, divided by the number of characters in either of them."""
+    """Return the Jaccard index (intersection over union) of the characters of two entities."""
     shared = min(a.end, b.end) - max(a.start, b.start)
     return shared / (a.end - a.start + b.end - b.start - shared)
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """The review of a corpus by cross-validation.
+    """Settings to review a corpus with cross-validation.
 
-    config (Config): A complete training config. The path of its training data is replaced.
+    config (Config): The training config. The path of the training data is replaced for each fold.
     docs (Sequence[Doc]): The corpus.
-    output (Path): The directory of the models.
+    output (Path): The directory for data and pipelines of all folds.
     folds (int): Number of folds.
     gpu_id (int): The GPU, or -1 for the CPU.
-    code (Path | None): A Python file with registered functions to import.
+    code (Path | None): A Python file to import before training, with additional registered functions.
     """
 
     config: Config
@@ -273,7 +303,7 @@ class CrossValidation:
     code: Path | None = None
 
     def folder(self, fold: int) -> Path:
-        """Return the directory of a fold, by its index."""
+        """Return the directory of a fold. Fold indices start at 0, and directory names at 1."""
         return self.output / FOLDS / str(fold + 1)
 
 
@@ -288,16 +318,21 @@ def cross_validation(
     gpu_id: int,
     code: Path | None,
 ) -> CrossValidation:
-    """Return the cross-validation of a corpus.
+    """Compose and check the config for a cross-validation.
 
-    Raise an error if the config has no `tener_ner`, or if there are no texts to select the best model on.
+    Raises a ConfigError if the config has no `tener_ner`, or if the development set doesn't exist.
 
     config (str): The path of a config, or the name of a config in this package.
-    dev (Path | None): Texts to select the best model on. By default, the config's `paths.dev`.
-    settings (Sequence[str]): Settings such as `training.max_steps=100` that override the config.
+    docs (Sequence[Doc]): The corpus.
+    output (Path): The directory for data and pipelines of all folds.
+    folds (int): Number of folds.
+    dev (Path | None): The development set, on which the best model is selected. By default, `paths.dev` of the config.
+    settings (Sequence[str]): Settings that override the config, such as `training.max_steps=100`.
+    gpu_id (int): The GPU, or -1 for the CPU.
+    code (Path | None): A Python file to import before training, with additional registered functions.
     """
     composed = compose(config, settings=settings)
-    # A component without a factory has a source, which may be a pipeline with a tener_ner.
+    # A component without a factory is sourced from another pipeline. It could be a `tener_ner`, so accept it.
     if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
         reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
         raise ConfigError(reason, "Use a config with a tener_ner, whose probabilities rank the suspected errors.")
@@ -314,13 +349,14 @@ def cross_validation(
 def cross_train(
     validation: CrossValidation, jobs: int = 1, *, echo: Echo | None = None, begun: Callable[[int, bool], object]
 ) -> Iterator[ReviewedDoc]:
-    """Train the missing models of all folds, and yield the reviewed Docs of each fold.
+    """Train a pipeline for each fold, and yield the reviewed Docs of all folds.
 
-    An exception stops the running training processes.
+    Folds whose pipeline is already trained are skipped. If an error occurs, all training processes are terminated.
 
-    jobs (int): Number of parallel training runs. They share the cores.
-    echo (Echo | None): Called with the lines that a training run prints, if there is a single job.
-    begun (Callable[[int, bool], object]): Called with each fold and whether its model is already trained.
+    jobs (int): Number of training processes to run in parallel. They share the CPU cores.
+    echo (Echo | None): Callback for each line of training output. Only called if `jobs` is 1.
+    begun (Callable[[int, bool], object]): Callback for each fold, with its index and whether its pipeline is already
+        trained.
     """
     folds = assign_folds(validation.docs, validation.folds)
     processes = Processes(jobs, echo if jobs == 1 else None)
@@ -338,7 +374,7 @@ def cross_train(
             for trained in as_completed([pool.submit(train_fold, fold) for fold in range(validation.folds)]):
                 trained.result()
         except BaseException:
-            # The pool is shut down first, so that no queued training run starts when a running one is stopped.
+            # Cancel queued folds before stopping the running processes. Otherwise, the pool would start the next fold.
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise
@@ -350,9 +386,11 @@ def cross_train(
 
 
 def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> TrainingRun:
-    """Return the training run of a fold, and write its training data.
+    """Write the training data of a fold, and return the training run.
 
-    docs (Sequence[Doc]): The training data.
+    Raises a ConfigError if the config's training corpus doesn't use the path `paths.train`.
+
+    docs (Sequence[Doc]): The training data: all Docs outside the fold.
     """
     folder = validation.folder(fold)
     write_docs(folder / DATA, docs)
@@ -365,9 +403,10 @@ def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> Tra
 
 
 def describe_model(nlp: Language, model: str) -> str:
-    """Return the name of a pipeline. If it has several components with a CRF, include the name of the first one.
+    """Return a name for a pipeline. If the pipeline has several `tener_ner` components, the name contains the first
+    one.
 
-    model (str): The name of the pipeline on the command line.
+    model (str): The pipeline's name on the command line.
     """
     names = list(crf_pipes(nlp))
     return f"{names[0]}, the first tener_ner of {model}" if len(names) > 1 else model

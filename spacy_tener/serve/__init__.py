@@ -1,9 +1,16 @@
-"""An HTTP service that finds entities, with a page to try it and a backend for Label Studio.
+"""HTTP service for named entity recognition, with a demo page and a Label Studio backend.
 
     app = make_app({"zh": spacy.load("my_pipeline")})    # an ASGI application
 
-`app` has the routes and the server, `service` the models, `worker` the queue of texts in front of each model, `schema`
-the requests and responses, and `access` the API key. Requires the extra `serve`. Used by the command `serve`.
+- `app`: the ASGI application with its routes, and the server.
+- `service`: the served models.
+- `worker`: the queue of each model, and dynamic batching.
+- `schema`: request and response models.
+- `access`: API key and request limits.
+- `ml_backend`: the Label Studio backend.
+- `metrics`: Prometheus metrics.
+
+Requires the `serve` extra. Used by the command `serve`.
 """
 
 from .access import check_origins, read_api_key

@@ -1,4 +1,4 @@
-"""Access control: the API key, allowed origins (CORS), and the size and duration of requests."""
+"""Access control for the HTTP service: API key, allowed CORS origins, maximum body size and timeout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _ORIGIN = re.compile(r"\*|https?://[^/\s]+")
 
 
 def read_api_key(path: Path | None) -> str:
-    """Return the API key from a file or, without a file, from the environment. Return "" if no key is set."""
+    """Read the API key from a file or, without a path, from the environment variable `TENER_API_KEY`.
+
+    RETURNS (str): The API key, or an empty string if the environment variable is not set.
+    """
     key, source = os.environ.get(KEY_VARIABLE, ""), KEY_VARIABLE
     if path is not None:
         try:
@@ -42,7 +45,11 @@ def read_api_key(path: Path | None) -> str:
 
 
 def check_origins(origins: Iterable[str]) -> list[str]:
-    """Return the origins. Raise an error if an origin cannot match the Origin header of a browser."""
+    """Validate the allowed CORS origins, and return them as a list.
+
+    Raises a RemedyError for values that are not origins, such as URLs with a path. They would never match a browser's
+    Origin header.
+    """
     origins = list(origins)
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
@@ -53,9 +60,10 @@ def check_origins(origins: Iterable[str]) -> list[str]:
 
 
 def has_key(headers: Mapping[str, str], key: str) -> bool:
-    """Return whether the Authorization header contains the key: as `Bearer KEY`, or as the password in `Basic`.
+    """Return whether the Authorization header contains the API key, either as `Bearer KEY` or as the password of Basic
+    authentication.
 
-    The comparison takes constant time, so that response times reveal nothing about the key.
+    Keys are compared in constant time to prevent timing attacks.
     """
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "basic":
@@ -69,13 +77,16 @@ def has_key(headers: Mapping[str, str], key: str) -> bool:
 
 
 class ServiceRoute(APIRoute):
-    """A route that checks the API key, and then receives the body of the request within the limits of the service."""
+    """A route that requires the API key, and enforces the body size limit and the timeout."""
 
     def get_route_handler(self) -> Handler:
         return partial(self.answer, super().get_route_handler())
 
     async def answer(self, handler: Handler, request: Request) -> Response:
-        """Return the response of the handler. If the client disconnects, the handler is cancelled."""
+        """Return the handler's response. The handler is cancelled if the client disconnects.
+
+        Raises a ServiceError if the API key is wrong or the request exceeds a limit.
+        """
         state = request.app.state
         if state.api_key and not has_key(request.headers, state.api_key):
             has_header = "authorization" in request.headers
@@ -102,10 +113,11 @@ class ServiceRoute(APIRoute):
 
 
 async def _read_body(request: Request, limit: int) -> bytes:
-    """Receive the body of a request. Raise an error if it has more than `limit` bytes."""
+    """Read the request body. Raises a ServiceError if the body has more than `limit` bytes."""
     too_large = ServiceError(
         413, "body_too_large", f"The body is larger than {limit:,} bytes. Send fewer texts at once."
     )
+    # Reject a declared length early. Also count the received bytes, because the header may be missing or wrong.
     content_length = request.headers.get("content-length", "")
     if content_length.isdecimal() and int(content_length) > limit:
         raise too_large
@@ -118,7 +130,11 @@ async def _read_body(request: Request, limit: int) -> bytes:
 
 
 async def unless_disconnected(work: Awaitable[Result], disconnect: Awaitable[object]) -> Result | None:
-    """Return the result of `work`, or cancel it and return None if the client disconnects first."""
+    """Wait until `work` is done or the client disconnects.
+
+    RETURNS (Result | None): The result of `work`. If the client disconnects first, `work` is cancelled and None is
+        returned.
+    """
     result, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(disconnect)
     try:
         await asyncio.wait((result, disconnected), return_when=asyncio.FIRST_COMPLETED)
@@ -133,5 +149,8 @@ async def unless_disconnected(work: Awaitable[Result], disconnect: Awaitable[obj
 
 
 def _client_closed_request() -> Response:
-    """Return a response for the log. It has the status code of nginx for requests whose client disconnected."""
+    """Return a response with status 499. It only appears in metrics and logs, since the client has disconnected.
+
+    nginx uses this non-standard status for the same purpose.
+    """
     return Response(status_code=499)

@@ -1,4 +1,4 @@
-"""The ASGI application of the service, with its routes, pages and error responses, and the uvicorn server."""
+"""The service's ASGI application and server: routes, pages and error responses."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from .service import Service, TheService
 
 STATIC = Path(__file__).parent / "static"
 PARTS = Path(page_parts.__file__).parent
-# The page of an explanation is shown in an iframe, which inherits this policy. `page_policy` allows its inline style
-# and script by their hashes.
+# The demo page shows explanations in an iframe with inline styles and scripts. The iframe inherits this Content
+# Security Policy, so `page_policy` adds the hashes of the inline code.
 CONTENT_SECURITY_POLICY = "; ".join(
     [
         page_policy(explain.__name__, "page", also="'self' "),
@@ -48,7 +48,8 @@ CONTENT_SECURITY_POLICY = "; ".join(
     ]
 )
 
-# Python's thread switch interval in seconds. The default of 5 ms delays requests while another thread predicts.
+# Thread switch interval in seconds. While one thread predicts, other requests wait for the GIL for up to this time.
+# Python's default is 5 ms.
 SWITCH_INTERVAL = 0.0005
 
 
@@ -62,10 +63,10 @@ def make_app(
 ) -> FastAPI:
     """Create an ASGI application that serves pipelines.
 
-    models (Mapping[str, Language]): The pipelines by name. The first is the default model.
-    limits (Optional[Limits]): The limits of requests.
-    api_key (str): The key that requests must contain. If it is empty, no key is required.
-    allow_origins (Sequence[str]): Origins allowed by CORS, such as `https://host`, or `*` for all.
+    models (Mapping[str, Language]): Pipelines by name. The first pipeline is the default model.
+    limits (Optional[Limits]): Request limits.
+    api_key (str): API key that clients have to send. If empty, no key is required.
+    allow_origins (Sequence[str]): Allowed CORS origins, such as `https://host`, or `*` for all origins.
     gpu_id (int): The GPU that the pipelines were loaded on, or -1 for the CPU.
     RETURNS (FastAPI): The application.
     """
@@ -80,14 +81,14 @@ def make_app(
     app = FastAPI(title="spacy_tener", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service = service
     app.state.api_key = api_key
-    # ServiceRoute checks the key. This only declares it in the OpenAPI schema.
+    # This dependency only adds the API key to the OpenAPI schema. `ServiceRoute` checks the key.
     protected = [Security(HTTPBearer(auto_error=False, description="The API key of the service."))] if api_key else []
     for router in (api, ml_backend.router, monitoring):
         app.include_router(router, dependencies=protected)
     for router in (health_checks, pages):
         app.include_router(router)
     for router in (ml_backend.router, health_checks):
-        # Label Studio identifies a backend by its URL, so each model needs a URL of its own.
+        # Label Studio identifies a backend by its URL. Each model therefore has its own URL.
         named_model = [Depends(ml_backend.served_model)]
         app.include_router(router, prefix="/label-studio/{model}", dependencies=named_model, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
@@ -104,7 +105,7 @@ def make_app(
     return app
 
 
-# --- errors and limits
+# --- Error responses
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
@@ -114,15 +115,17 @@ async def _error_response(request: Request, error: Exception) -> Response:
         need_header = schema.ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
         error = need_header if in_body and not is_json else schema.invalid(error.errors())
     assert isinstance(error, HTTPException)
-    if error.status_code == 400:  # FastAPI's status for a body that cannot be decoded
+    # FastAPI returns status 400 if the body can't be decoded.
+    if error.status_code == 400:
         error = schema.ServiceError(422, "invalid", "The body is not JSON in UTF-8.")
     code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
-    # json.dumps escapes non-ASCII characters. The message may quote a lone surrogate, which UTF-8 cannot encode.
+    # The message may quote invalid text, such as a lone surrogate. `json.dumps` escapes all non-ASCII characters, so
+    # encoding the response as UTF-8 can't fail.
     content = json.dumps({"error": {"code": code, "message": error.detail}})
     return Response(content, error.status_code, error.headers, media_type="application/json")
 
 
-# --- the API
+# --- API routes
 
 
 api = APIRouter(prefix="/v1", tags=["entities"], route_class=ServiceRoute)
@@ -188,7 +191,7 @@ async def metrics(service: TheService) -> Any:
     return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
-# --- the pages, which load nothing from other hosts
+# --- Pages. They don't load resources from other hosts.
 
 
 @pages.get("/")
@@ -209,13 +212,14 @@ async def shared_parts(request: Request) -> Response:
     return FileResponse(PARTS / ("page.css" if name == "parts.css" else name))
 
 
-# --- the server
+# --- Server
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that completes the requests in progress before it stops.
+    """A uvicorn server that completes pending requests before it stops.
 
-    on_startup (Callable[[], None]): A function that is called when the server accepts requests.
+    app (FastAPI): The application from `make_app`.
+    on_startup (Callable[[], None]): Callback for when the server accepts requests.
     """
 
     def __init__(self, app: FastAPI, on_startup: Callable[[], None]) -> None:
@@ -241,14 +245,16 @@ class Server(uvicorn.Server):
         self._service.stopping = True
         for server in self.servers:
             server.close()
-        await asyncio.sleep(0.1)  # let the event loop receive requests that have already arrived
+        # Give the event loop time to accept requests that have already arrived.
+        await asyncio.sleep(0.1)
         await super().shutdown(sockets)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that is bound to an address, but does not listen yet.
+    """Create a socket and bind it to an address. The socket doesn't listen yet.
 
-    A port that is in use is reported before the pipelines are loaded.
+    Call this function before loading the pipelines, to detect early that a port is already in use. Raises a RemedyError
+    if the address is not available.
     """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     try:
@@ -261,14 +267,19 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address(sock: socket.socket) -> str:
-    """Return the URL of a socket."""
+    """Return the URL that a socket is bound to."""
     host, port = sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> None:
-    """Serve requests until SIGTERM or Ctrl-C, and complete the accepted requests."""
-    # uvicorn raises the signal again after its graceful shutdown. It would end the process with an error status.
+    """Run the server until SIGTERM or Ctrl-C. Pending requests are completed before the function returns.
+
+    app (FastAPI): The application from `make_app`.
+    sock (socket.socket): The socket from `bind`.
+    on_startup (Callable[[], None]): Callback for when the server accepts requests.
+    """
+    # After a graceful shutdown, uvicorn raises SIGTERM again. Ignore it, so that the process exits with status 0.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     sys.setswitchinterval(SWITCH_INTERVAL)
     Server(app, on_startup).run([sock])

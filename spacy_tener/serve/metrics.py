@@ -1,4 +1,4 @@
-"""Prometheus metrics of the service, and the middleware that counts and times requests."""
+"""Prometheus metrics of the service, and a middleware that records the number and latency of requests."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import time
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+# Upper bounds of the histogram buckets.
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _TEXTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """The metrics of one service. They have a separate registry, so that a process can contain several services."""
+    """Prometheus metrics of a single service.
+
+    Each instance has its own registry, so that several services can run in the same process.
+    """
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -34,7 +38,7 @@ class Metrics:
 
 
 class MetricsMiddleware:
-    """ASGI middleware that counts and times requests for each route."""
+    """ASGI middleware that records the number and latency of requests per route."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app = app
@@ -53,7 +57,7 @@ class MetricsMiddleware:
         try:
             await self.app(scope, receive, send_and_note_status)
         finally:
-            # Unknown paths share one label. Otherwise clients could create any number of labels.
+            # All unknown paths have the same label. Otherwise, clients could create an unlimited number of time series.
             path = getattr(scope.get("route"), "path", "other")
             self.metrics.requests.labels(path, str(status)).inc()
             self.metrics.latency.labels(path).observe(time.perf_counter() - start)

@@ -1,14 +1,14 @@
-"""A machine learning backend for Label Studio, which requests predictions for its tasks.
+"""A machine learning backend for Label Studio, which predicts entities in Label Studio's tasks.
 
-The labelling interface of a project (XML) specifies its labels and texts. `read_interface` maps the labels of the
-pipeline to the labels of the interface:
+A Label Studio project specifies its texts and labels in a labelling interface, which is written in XML.
+`read_interface` maps the pipeline's labels to the interface's labels. In this example, `PER` is mapped to `Person`:
 
     <View>
       <Labels name="label" toName="text"><Label value="Person" predicted_values="PER"/></Labels>
       <Text name="text" value="$text"/>
     </View>
 
-Label Studio's offsets count code points, as Python's do. The backend has no state, so requests can be repeated.
+Label Studio and Python both count offsets in code points, so that offsets need no conversion. The backend is stateless.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"\$([\w.]+)")
 
 
 class LoggingRoute(ServiceRoute):
-    """A route that logs its errors. Label Studio only shows the status of an error, and refers users to the log."""
+    """A route that logs errors. Label Studio only shows the HTTP status of an error, without the message."""
 
     async def answer(self, handler: Handler, request: Request) -> Response:
         try:
@@ -47,7 +47,10 @@ class LoggingRoute(ServiceRoute):
 
 
 class SetupRequest(BaseModel):
-    """The request by which a project connects to the backend. Other fields, such as the access token, are ignored."""
+    """The request that Label Studio sends to connect a project to the backend. Only the field `schema` is used.
+
+    label_config (Text): The labelling interface.
+    """
 
     label_config: Text = Field(alias="schema")
 
@@ -83,7 +86,7 @@ class RegionValue(BaseModel):
 
 
 class Region(BaseModel):
-    """An entity, with the label and tag names of the labelling interface."""
+    """An entity in Label Studio's format. `from_name`, `to_name` and `labels` refer to the labelling interface."""
 
     id: str
     from_name: str
@@ -96,10 +99,10 @@ class Region(BaseModel):
 
 
 class Prediction(BaseModel):
-    """The entities in all texts of a task.
+    """The prediction for a task, with the entities in all texts of the task.
 
-    score (float | None): Score of the best label sequences of all texts, see `sequence_score`. None if the pipeline has
-        no `tener_ner`.
+    score (float | None): Length-normalized probability of the best label sequences, see `sequence_score`. None if the
+        pipeline has no `tener_ner`.
     """
 
     model_config = ConfigDict(protected_namespaces=())
@@ -126,7 +129,7 @@ class WebhookResponse(BaseModel):
 
 
 async def served_model(request: Request, service: TheService) -> ServedModel:
-    """Return the model in the path of the request, or the default model. Used as a dependency of routes."""
+    """Return the model that the request path specifies, or the default model. Used as a FastAPI dependency."""
     return service.model(request.path_params.get("model"))
 
 
@@ -147,7 +150,7 @@ async def setup(request: SetupRequest, served: Served) -> SetupResponse:
 
 @lru_cache(maxsize=256)
 def _log_once(message: str) -> None:
-    """Log a message once. Label Studio calls `/setup` before each prediction."""
+    """Log a warning only once. Label Studio calls `/setup` before each prediction, which would repeat it."""
     _LOG.warning(message)
 
 
@@ -196,9 +199,12 @@ async def webhook(request: WebhookRequest) -> WebhookResponse:
 
 
 class TaskText(NamedTuple):
-    """The prediction for a text.
+    """A text of a task, with the predicted entities.
 
-    sequences (Sequence[LabelSequence]): The best label sequence; empty if the pipeline has no `tener_ner`.
+    tag (TextTag): The tag for this text in the labelling interface.
+    text (str): The text.
+    entities (Sequence[FoundEntity]): The predicted entities.
+    sequences (Sequence[LabelSequence]): The best label sequence. Empty if the pipeline has no `tener_ner`.
     """
 
     tag: TextTag
@@ -234,12 +240,12 @@ def _region(number: int, text: TaskText, entity: FoundEntity) -> Region:
 
 @dataclass(frozen=True)
 class TextTag:
-    """A `Text` tag of a labelling interface.
+    """A `Text` tag in a labelling interface.
 
-    name (str): The name of the tag.
-    variable (str): The key of the text in a task's data, or a path of nested keys with dots between them.
-    labels (dict[str, tuple[str, str]]): Mapping of labels of the pipeline to the name of a `Labels` tag for this text
-        and the label in this tag.
+    name (str): The tag's name.
+    variable (str): The key of the text in a task's data. For nested data, a path such as `document.text`.
+    labels (dict[str, tuple[str, str]]): For each label of the pipeline, the name of the `Labels` tag and the
+        corresponding label in the interface.
     """
 
     name: str
@@ -247,7 +253,10 @@ class TextTag:
     labels: dict[str, tuple[str, str]]
 
     def text_of(self, data: dict[str, Any]) -> str:
-        """Return the text in the data of a task. Raise an error if there is none, or if it cannot be encoded."""
+        """Return the text from a task's data.
+
+        Raises a ServiceError if the data doesn't contain the text, or if the text can't be encoded in UTF-8.
+        """
         value: Any = data.get(self.variable)
         if value is None:
             value = data
@@ -264,10 +273,13 @@ class TextTag:
 
 
 def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
-    """Return the `Text` tags of a labelling interface for which entities with some of the labels can be annotated.
+    """Parse a labelling interface. Return the `Text` tags that can be annotated with at least one of the labels.
 
-    Raise an error if there is none, or if the XML has a document type. A document type can define XML entities, which
-    make the parser fetch files or expand to any size.
+    Raises a ServiceError if no `Text` tag can be annotated with these labels. Interfaces with a document type
+    declaration (DOCTYPE) are rejected as well, to prevent XML external entity (XXE) and entity expansion attacks.
+
+    config (str): The labelling interface as XML.
+    labels (Sequence[str]): The pipeline's labels.
     """
     if "<!DOCTYPE" in config:
         raise _unusable("has a document type (<!DOCTYPE>), which is not accepted", "Remove it.")
@@ -305,12 +317,17 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
 
 
 def _normalised(element: ElementTree.Element) -> tuple[str, dict[str, str]]:
-    """Return the name of a tag and its attributes, with lower-case names. Label Studio ignores the case."""
+    """Return the tag name and the attributes of an XML element. All names are lower-cased, since Label Studio is
+    case-insensitive.
+    """
     return element.tag.lower(), {key.lower(): value for key, value in element.attrib.items()}
 
 
 def _variable_of(attributes: dict[str, str]) -> str:
-    """Return the variable of a `Text` tag. Raise an error if its value is not a plain text of the task."""
+    """Return the variable of a `Text` tag, for example `text` if the attribute `value` is `$text`.
+
+    Raises a ServiceError if the attribute doesn't refer to plain text, for example if it refers to a URL.
+    """
     variable = _VARIABLE.fullmatch(attributes.get("value", ""))
     plain = attributes.get("valuetype", "text") == "text" and attributes.get("encoding", "none") == "none"
     if not variable or not plain:
@@ -320,10 +337,13 @@ def _variable_of(attributes: dict[str, str]) -> str:
 
 
 def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, str]:
-    """Map labels of the pipeline to labels of a `Labels` tag.
+    """Map the pipeline's labels to the labels of a `Labels` tag. Labels without a match are left out.
 
-    A label is mapped to the label that lists it in `predicted_values`, otherwise to the same label, otherwise to a
-    label that differs only in case.
+    The following matches are tried in this order:
+
+    1. The interface's label lists the pipeline's label in `predicted_values`.
+    2. The labels are equal.
+    3. The labels are equal except for upper and lower case.
     """
     by_prediction: dict[str, str] = {}
     by_name: dict[str, str] = {}
@@ -333,15 +353,16 @@ def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, s
         for value in (choice, attributes.get("value", choice)):
             by_name.setdefault(value, choice)
     exact = {**by_name, **by_prediction}
+    # In a dict, later entries replace earlier entries. Reverse the order, so that the first match has priority.
     folded = {value.casefold(): choice for value, choice in reversed(exact.items())}
     matches = {label: exact.get(label, folded.get(label.casefold())) for label in labels}
     return {label: choice for label, choice in matches.items() if choice}
 
 
 def _choices_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the labels in a `Labels` tag and their attributes. Label Studio names a label by its alias or its value.
+    """Yield the labels of a `Labels` tag with their attributes. Labels of nested `Labels` tags are not included.
 
-    Labels in a nested `Labels` tag are not included.
+    The label is the attribute `alias` or, without an alias, the attribute `value`.
     """
     stack = control[::-1]
     while stack:

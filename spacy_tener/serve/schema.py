@@ -1,4 +1,6 @@
-"""JSON schemas of requests and responses, limits, and errors. The page `/docs` shows their descriptions."""
+"""Request and response models, request limits and errors. Their descriptions are shown in the API documentation at
+`/docs`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from pydantic_core import PydanticCustomError
 
 from ..pipeline.tags import is_label
 
-# With a constraint, pydantic validates the encoding and rejects lone surrogates, which JSON can contain.
+# The constraint `min_length=0` makes pydantic validate the encoding. This rejects lone surrogates, which are valid in
+# JSON but not in UTF-8.
 Text = Annotated[str, Field(min_length=0)]
 ModelName = Annotated[
     str | None, Field(description="Name of a model in the list of /v1/models. The default is the first model.")
@@ -47,7 +50,7 @@ Words = Annotated[
 
 
 class Options(BaseModel):
-    """Options of a request for entities."""
+    """Common options of all requests for entities."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -118,7 +121,9 @@ class ModelInfo(BaseModel):
 
 
 class Limits(BaseModel):
-    """Limits of a request and of the process. The response of `/v1/models` contains the first four."""
+    """Limits for requests and for the server process. The response of `/v1/models` only contains the request limits:
+    `characters`, `explained`, `texts` and `body`.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -149,14 +154,20 @@ class HealthResponse(BaseModel):
 
 
 class ServiceError(HTTPException):
-    """An error response: the HTTP status, a code for programs, and a message for people."""
+    """An exception that is returned to the client as an error response.
+
+    status (int): The HTTP status.
+    code (str): A machine-readable error code, such as `text_too_long`.
+    message (str): A human-readable message.
+    headers (Mapping[str, str] | None): Additional response headers.
+    """
 
     def __init__(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(status, message, headers)
         self.code = code
 
 
-# The error responses of a route, for the OpenAPI schema.
+# Possible error responses of all API routes, for the OpenAPI schema.
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorResponse, "description": description}
     for status, description in {
@@ -171,9 +182,12 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
-    """Combine the validation errors of pydantic into one: unknown and missing fields, or otherwise the first error.
+    """Convert pydantic's validation errors to a single `ServiceError`.
 
-    The message does not quote values, which may be large or contain invalid text.
+    The message lists all unknown and missing fields. If there are no unknown fields, it describes only the first error.
+    Invalid values are not quoted, since they could be very long or contain invalid Unicode.
+
+    errors (Sequence[Mapping[str, Any]]): Errors from `ValidationError.errors()`.
     """
     unknown, missing = (_fields(errors, error_type) for error_type in ("extra_forbidden", "missing"))
     if unknown:
@@ -188,7 +202,9 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
 
 
 def _fields(errors: Sequence[Mapping[str, Any]], error_type: str) -> list[str]:
-    """Return the fields with errors of one type. More than three fields are abbreviated."""
+    """Return the names of fields that have errors of the given pydantic type. Only the first three names are returned,
+    followed by "...".
+    """
     fields = [_field(error) for error in errors if error["type"] == error_type and _field(error)]
     return [*fields[:3], "..."] if len(fields) > 3 else fields
 

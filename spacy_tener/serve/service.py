@@ -1,4 +1,4 @@
-"""`Service` has the models, checks requests against the limits, and predicts and explains texts for all routes."""
+"""The served models. `Service` checks the request limits, and predicts or explains texts for all routes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from .worker import Worker
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A pipeline, the worker that runs it, and its tasks.
+    """A pipeline in the service, with its worker and the functions that the worker can apply to texts.
 
     nlp (Language): The pipeline.
-    worker (Worker): The queue of texts and the thread that predicts them.
-    entities (TextFunction): The task that finds entities.
-    sequences (TextFunction): The task that finds entities and the best label sequence of the first `tener_ner`. If the
-        pipeline has no `tener_ner`, there is no label sequence.
-    model_version (str): Name and version of the pipeline, and a digest of its files when it was loaded.
-    explanations (TextFunction | None): The task that explains entities. None if the pipeline has no `tener_ner`.
+    worker (Worker): The queue of texts to process.
+    entities (TextFunction): Find the entities in texts.
+    sequences (TextFunction): Find the entities and the best label sequence of the first `tener_ner`. There is no label
+        sequence if the pipeline has no `tener_ner`.
+    model_version (str): Name, version and file digest of the pipeline at the time when it was loaded.
+    explanations (TextFunction | None): Explain the entities in texts. None if the pipeline has no `tener_ner`.
     """
 
     nlp: Language
@@ -60,19 +60,19 @@ class ServedModel:
 
 
 class Service:
-    """The models and limits of a service.
+    """Served models, request limits and metrics.
 
-    models (Mapping[str, Language]): The pipelines by name. The first is the default model.
-    limits (Limits): The limits of requests.
-    gpu_id (int): The GPU that the models were loaded on, or -1 for the CPU.
+    models (Mapping[str, Language]): Pipelines by name. The first pipeline is the default model.
+    limits (Limits): Limits for requests and queues.
+    gpu_id (int): The GPU that the pipelines were loaded on, or -1 for the CPU.
     """
 
     def __init__(self, models: Mapping[str, Language], limits: Limits, gpu_id: int = -1) -> None:
         self.limits = limits
         self.metrics = Metrics()
         self.stopping = False
-        # Pipelines that share a vocabulary share a thread: the end of a batch's memory zone removes strings from the
-        # vocabulary. All pipelines on a GPU share a thread as well, because only one thread may use the GPU.
+        # Pipelines must share a thread in two cases. On a GPU, only a single thread may use the GPU. With a shared
+        # vocabulary, the end of a memory zone removes strings that another thread may still need.
         shared = {name: gpu_id if gpu_id >= 0 else id(nlp.vocab) for name, nlp in models.items()}
         threads = {
             key: ThreadPoolExecutor(1, f"tener-{name}", initializer=use_gpu, initargs=(gpu_id,))
@@ -96,12 +96,12 @@ class Service:
             served.worker.start()
 
     async def close(self) -> None:
-        """Predict all accepted texts, and stop all workers."""
+        """Process all queued texts, and stop all workers."""
         await asyncio.gather(*(served.worker.close() for served in self.models.values()))
 
     @property
     def waiting(self) -> dict[str, int]:
-        """Number of characters in the queue of each model."""
+        """Return the number of characters that each model still has to process."""
         return {name: served.worker.waiting for name, served in self.models.items()}
 
     @property
@@ -114,7 +114,10 @@ class Service:
         return "overloaded" if any(worker.is_full() for worker in workers) else "ok"
 
     def model(self, name: str | None) -> ServedModel:
-        """Return a model by name, or the default model."""
+        """Return the model with the given name, or the default model if the name is None.
+
+        Raises a ServiceError if the model doesn't exist.
+        """
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
@@ -123,7 +126,10 @@ class Service:
         return self.models[name]
 
     async def entities(self, texts: Sequence[str], options: Options) -> list[list[EntityOut]]:
-        """Return the entities in texts, or raise an error if a text is invalid or cannot be predicted."""
+        """Return the entities in each text.
+
+        Raises a ServiceError if there are too many texts, or if a text is too long or can't be processed.
+        """
         if len(texts) > self.limits.texts:
             message = f"There are {len(texts):,} texts, and the limit is {self.limits.texts:,}. Send fewer at once."
             raise ServiceError(413, "too_many_texts", message)
@@ -137,10 +143,10 @@ class Service:
         return [to_response(text, entities, options) for text, entities in zip(texts, answers, strict=True)]
 
     async def answers(self, served: ServedModel, task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
-        """Return the result or the error of a task for each text.
+        """Apply a task to texts. Return a result or a `ServiceError` for each text.
 
-        The texts are added to the queue in batches, one after the other, so that other requests wait less. The timeout
-        applies to all texts together, because a service that stops waits for one timeout.
+        The texts are added to the queue in small batches, so that other requests don't have to wait for all of them.
+        The timeout applies to all texts together. A graceful shutdown therefore takes no longer than the timeout.
         """
         if served.worker.is_full():
             raise served.worker.overloaded()
@@ -156,22 +162,27 @@ class Service:
         return answers
 
     async def explanation(self, text: str, model: str | None, words: Mapping[str, str] | None = None) -> Explanation:
-        """Return the explanation of a text."""
+        """Explain the entities in a text.
+
+        Raises a ServiceError if the text is too long, or if the pipeline has no `tener_ner`.
+        """
         served = self.model(model)
         if served.explanations is None:
             message = f"The model '{served.name}' has no tener_ner, which explanations need."
             raise ServiceError(422, "not_explained", message)
         self.check(text, limit=self.limits.explained)
-        # Each character is masked once, and the window that contains it is predicted again.
+        # The cost of an explanation: each character is masked once, and the window around the character is predicted
+        # again.
         cost = len(text) * min(len(text), find_crf_pipe(served.nlp).settings.prediction_window)
         answer: Explanation = await served.worker.answer(served.explanations, _with_words(text, words), cost=cost)
         return answer
 
     def check(self, text: str, where: str = "The text", limit: int | None = None) -> None:
-        """Raise an error if a text is too long.
+        """Raise a ServiceError if a text is too long.
 
-        where (str): The position of the text in the request, for the message.
-        limit (int | None): Maximum number of characters, by default the limit of the service.
+        text (str): The text.
+        where (str): The name of the text in the error message, such as `texts.0`.
+        limit (int | None): Maximum number of characters. By default, the service's `characters` limit.
         """
         limit = self.limits.characters if limit is None else limit
         if len(text) > limit:
@@ -199,12 +210,12 @@ def _with_words(text: str, words: Mapping[str, str] | None) -> InputText:
 def _explain_texts(name: str, nlp: Language, texts: Sequence[InputText]) -> list[Explanation]:
     with nlp.memory_zone():
         explanations = [explain(nlp, make_doc(nlp, text)) for text in texts]
-    # Replace the path on this machine by the name in the service.
+    # Replace the local path of the pipeline with the model's name in the service.
     return [replace(explained, pipeline={**explained.pipeline, "name": name}) for explained in explanations]
 
 
 def to_response(text: str, entities: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
-    """Return the entities whose probability is at least the minimum, with offsets in the requested unit."""
+    """Convert entities to response models. Apply the minimum probability and the offset unit of the request options."""
     offsets = utf16_offsets(text) if options.offsets == "utf16" else None
     return [
         EntityOut(
@@ -220,7 +231,11 @@ def to_response(text: str, entities: Sequence[FoundEntity], options: Options) ->
 
 
 def utf16_offsets(text: str) -> list[int] | None:
-    """Return the UTF-16 offsets of all characters and of the end of the text. Return None if they equal the indices."""
+    """Return the UTF-16 offset of each character and of the end of the text.
+
+    RETURNS (list[int] | None): The offsets. None if they are equal to the character offsets, which is true for texts
+        without characters beyond U+FFFF.
+    """
     if text.isascii() or max(text) <= "\uffff":
         return None
     return list(accumulate((1 + (char > "\uffff") for char in text), initial=0))

@@ -1,8 +1,11 @@
-"""Dynamic batching: `Worker` collects the texts of many requests in batches, which one thread predicts.
+"""Dynamic batching of requests.
 
-request ─┐
-request ─┼─ queue ── batches of texts with similar length ── thread of the pipeline
-request ─┘
+The `Worker` of a pipeline collects the texts of concurrent requests in a queue. A single thread processes the texts in
+batches of similar length:
+
+    request ─┐
+    request ─┼─ queue ── batches ── thread
+    request ─┘
 """
 
 from __future__ import annotations
@@ -24,19 +27,22 @@ from .schema import Limits, ServiceError
 
 _LOG = logging.getLogger(__name__)
 
-MAX_GATHERED = 16_384  # maximum number of characters that are taken from the queue at once
-WAIT = 0.002  # seconds to wait for more texts, if the last batch contained several texts
+# Maximum number of characters to take from the queue at once.
+MAX_GATHERED = 16_384
+# Seconds to wait for more texts if the last batch contained several texts, which indicates a high load.
+WAIT = 0.002
 
 
 @dataclass(frozen=True, eq=False)
 class QueuedText:
-    """A text in the queue.
+    """A text in the queue of a worker.
 
     task (TextFunction): The function to apply to the text.
-    text (str): The text.
-    cost (int): Number of characters to predict. An explanation predicts the characters of the text many times.
-    priority (int): 0 for predictions and 1 for explanations. Smaller numbers come first.
-    future (asyncio.Future[Any]): The future result.
+    text (InputText): The text.
+    cost (int): Number of characters to predict. This is a multiple of the text length for explanations, which predict
+        the text many times.
+    priority (int): 0 for predictions and 1 for explanations. Smaller numbers are processed first.
+    future (asyncio.Future[Any]): Receives the result.
     """
 
     task: TextFunction
@@ -49,23 +55,27 @@ class QueuedText:
         return self.cost
 
 
-# The entry that stops a worker. It sorts after all texts.
+# Queue entry that stops the worker. Its priority is lower than the priority of all texts.
 _QUEUE_END = (2, 0, None)
 
 
 class Worker:
-    """A queue of texts, and an asyncio task that predicts them in batches.
+    """A queue of texts, and an asyncio task that processes the texts in batches.
 
-    If the executor is idle, a text is predicted at once. The texts that arrive during a prediction form the next batch.
-    So batches become larger under load, and a single request does not wait.
+    If the worker is idle, a text is processed immediately. Texts that arrive during processing are collected for the
+    next batch. The batch size therefore adapts to the load: single requests have a low latency, and many concurrent
+    requests a high throughput.
 
-    name (str): The name of the model.
-    executor (Executor): An executor with one thread. Pipelines that share a vocabulary or a GPU share an executor.
+    name (str): The model's name.
+    executor (Executor): An executor with a single thread. Pipelines that share a GPU or a vocabulary share an executor.
+    limits (Limits): The maximum queue size and the timeout.
+    metrics (Metrics): Metrics to update.
     """
 
     def __init__(self, name: str, executor: Executor, limits: Limits, metrics: Metrics) -> None:
         self.name = name
-        self._waiting = [0, 0]  # by priority
+        # Total cost of waiting texts for priority 0 and 1.
+        self._waiting = [0, 0]
         self._executor = executor
         self._limits = limits
         self._metrics = metrics
@@ -82,28 +92,33 @@ class Worker:
 
     @property
     def waiting(self) -> int:
-        """Total cost of the texts in the queue and of the texts in progress."""
+        """Return the total cost of all texts that are queued or being processed."""
         return sum(self._waiting)
 
     def is_full(self, priority: int = 0) -> bool:
-        """Return whether the queue is full for a priority. Explanations do not count for predictions."""
+        """Return whether the queue accepts no more texts of the given priority.
+
+        Explanations (priority 1) don't reduce the queue size that is available for predictions (priority 0).
+        """
         return sum(self._waiting[: priority + 1]) >= self._limits.queue
 
     def start(self) -> None:
-        """Start the worker in the running event loop, if it is not running."""
+        """Start the worker in the running event loop. Does nothing if the worker is already running."""
         if self._task is None or self._task.cancelled():
             self._waiting, self._queue, self._not_full = [0, 0], asyncio.PriorityQueue(), asyncio.Event()
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Predict all accepted texts, and stop the worker."""
+        """Process all queued texts, and stop the worker."""
         if self._task is not None:
             self._queue.put_nowait(_QUEUE_END)
             await self._task
             self._task = None
 
     async def answer(self, task: TextFunction, text: InputText, *, cost: int | None = None) -> Any:
-        """Return the result of a task for a text. Raise an error after the timeout.
+        """Apply a task to a text, and return the result.
+
+        Raises a ServiceError if the queue is full, the task fails or the timeout expires.
 
         cost (int | None): See `submit`.
         """
@@ -122,13 +137,15 @@ class Worker:
     async def submit(
         self, task: TextFunction, text: InputText, *, cost: int | None = None, block: bool = False
     ) -> asyncio.Future[Any]:
-        """Add a text to the queue, and return the future result.
+        """Add a text to the queue, and return a future for the result.
 
-        cost (int | None): Number of characters to predict, if the task predicts the text several times. Such a text has
-            a lower priority. By default, the cost is the length of the text.
-        block (bool): Whether to wait while the queue is full. By default, an error is raised.
+        cost (int | None): Number of characters to predict, for tasks that predict the text several times. These tasks
+            have a lower priority. By default, the text length.
+        block (bool): Wait while the queue is full. By default, a ServiceError is raised.
         """
-        self.start()  # the lifespan function of an application that is mounted in another application is not called
+        # Start the worker here, too. If the application is mounted in another application, its lifespan function is not
+        # called.
+        self.start()
         cost, priority = (len(text), 0) if cost is None else (cost, 1)
         while self.is_full(priority):
             if not block:
@@ -141,9 +158,9 @@ class Worker:
         return future
 
     async def answers(self, task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
-        """Return the results or errors of a task for several texts. Wait while the queue is full.
+        """Apply a task to several texts. Return a result or a `ServiceError` for each text.
 
-        If this call is cancelled, the texts are cancelled.
+        Waits while the queue is full. If the call is cancelled, the texts are not processed.
         """
         submitted: list[asyncio.Future[Any]] = []
         try:
@@ -155,8 +172,11 @@ class Worker:
                 future.cancel()
 
     def overloaded(self) -> ServiceError:
-        """Return the error for a full queue. It contains the time until the queue will be empty, at the average
-        speed."""
+        """Return the error for a full queue.
+
+        The error tells clients when to retry. The waiting time is estimated from the queue size and the average
+        processing speed.
+        """
         seconds = max(1, math.ceil(self.waiting * self._busy / max(1, self._done)))
         message = f"Too many texts are waiting. Try again in {seconds} seconds."
         return ServiceError(503, "overloaded", message, {"retry-after": str(seconds)})
@@ -174,8 +194,11 @@ class Worker:
                 self._not_full.set()
 
     async def _gather(self, waits_for_more: bool) -> list[QueuedText]:
-        """Return the next texts in the queue, sorted by priority and arrival. Return an empty list if the worker
-        stops."""
+        """Return the next texts from the queue, sorted by priority and arrival. Return an empty list if the worker
+        should stop.
+
+        waits_for_more (bool): Wait for `WAIT` seconds before collecting texts, to get larger batches.
+        """
         _, _, queued = await self._queue.get()
         if waits_for_more:
             await asyncio.sleep(WAIT)
@@ -199,22 +222,24 @@ class Worker:
         self._metrics.batch_seconds.labels(self.name).observe(seconds)
         self._metrics.characters.labels(self.name).inc(size)
         for queued, answer in zip(batch, answers, strict=True):
-            # An error is passed as a result, because asyncio logs exceptions that nobody awaits, and the client may
-            # have left.
+            # Set errors as results instead of exceptions. If the client has disconnected, nobody awaits the future, and
+            # asyncio would log an unretrieved exception.
             if not queued.future.done():
                 queued.future.set_result(answer)
 
 
 def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
-    """Yield batches of texts with the same priority and task and with similar costs, in order of their costs."""
+    """Group texts into batches. All texts in a batch have the same task and priority, and similar costs.
+
+    Batches are sorted by priority first. Within the same task, cheap batches come first.
+    """
     ordered = sorted(queued, key=lambda entry: (entry.priority, id(entry.task)))
     for _, group in groupby(ordered, key=lambda entry: (entry.priority, entry.task)):
         yield from batch_by_length(group)
 
 
 def _answers(batch: Sequence[QueuedText]) -> list[Any]:
-    """Return a result or a `ServiceError` for each text of one task. This function runs in the thread of the
-    executor."""
+    """Apply the task of a batch. Return a result or a `ServiceError` for each text. Runs in the executor's thread."""
     answers = answer_each(batch[0].task, [queued.text for queued in batch]) if batch else []
     for index, answer in enumerate(answers):
         if isinstance(answer, Exception):

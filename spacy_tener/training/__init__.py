@@ -1,9 +1,12 @@
-"""Everything around a call of `spacy train`: configs, training data, and the process that runs the training.
+"""Configs, training data and subprocesses for `spacy train`.
 
-`config_files` finds configs in the folder `configs`, `overlays` merges overlays into a config, and `runs` trains in a
-subprocess with a log. `silver` annotates raw text with trained pipelines (silver-standard data), `static_vectors`
-computes word vectors with a pretrained encoder, and `extending` prepares training runs that add labels to a pipeline.
+- `config_files` finds and parses config files.
+- `overlays` merges partial configs into a training config.
+- `runs` runs `spacy train` in a subprocess.
+- `silver` creates silver-standard data: raw texts that trained pipelines annotate automatically.
+- `static_vectors` computes word vectors with a pretrained encoder.
+- `extending` prepares a training run that adds labels to a trained pipeline.
 
-The commands `config`, `debug-data`, `silver`, `vectors`, `extend` and `review`, and `research/`, use this package. The
-training step itself (targets, loss, optimizers) is part of the component: see `spacy_tener.pipeline.learning`.
+Used by the commands `config`, `debug-data`, `silver`, `vectors`, `extend` and `review`, and by `research/`. The loss
+and the optimizers are in `spacy_tener.pipeline.learning`.
 """

@@ -1,8 +1,10 @@
-"""Find config files by name or path, and parse them. Errors contain the file and the line.
+"""Find config files by name or path, and parse them. Error messages contain the file and the line.
 
-The package's configs are in two folders: `configs/` has one config per corpus, `configs/models/` has overlays. The
-folder `configs` at the top of the repository is a symbolic link to the former. By default, git doesn't create symbolic
-links on Windows. Configs are found by name there, but not by a path such as `configs/weibo.cfg`.
+The folder `configs/` contains a config for each corpus. The folder `configs/models/` contains overlays, which are
+partial configs.
+
+The repository has a symbolic link to `configs/` at the top level, so that paths such as `configs/weibo.cfg` can be
+used. On Windows, git doesn't create symbolic links by default. Names such as `weibo` work on all platforms.
 """
 
 from __future__ import annotations
@@ -23,29 +25,34 @@ from thinc.api import Config
 from .. import renamed
 from ..errors import RemedyError
 
-# Folder of the configs for corpora.
+# Folder with a config for each corpus.
 BASES = Path(__file__).parent / "configs"
-# Folder of the overlays.
+# Folder with overlays.
 OVERLAYS = BASES / "models"
-# Settings of spaCy's factory `ner` that `tener_ner` doesn't have.
+# Settings that spaCy's `ner` has and `tener_ner` doesn't have.
 _NER_SETTINGS = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_density", "beam_update_prob"}
 _MIXED_CORPUS = "spacy_tener.MixedCorpus.v1"
 
 
 class ConfigError(RemedyError):
-    """An error in a config, an overlay or a setting."""
+    """Raised for an invalid config, overlay or setting."""
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str) -> str:
-    """Return the fix for a name that doesn't exist: similar names, or `otherwise` if there are none."""
+    """Return a suggestion for an unknown name.
+
+    name (str): The unknown name.
+    names (Iterable[str]): All valid names.
+    otherwise (str): The suggestion if no valid name is similar.
+    """
     near = get_close_matches(name, list(names), n=3, cutoff=0.75)
     return f"Did you mean {' or '.join(near)}?" if near else otherwise
 
 
 def read_config(path: Path | str) -> Config:
-    """Parse a config or an overlay without interpolating variables. Headers of parent sections may be missing.
+    """Parse a config or an overlay without interpolating variables. Headers of parent sections are optional.
 
-    Raises a ConfigError if the file cannot be read or parsed.
+    Raises a ConfigError if the file can't be read or parsed.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -66,7 +73,9 @@ def read_config(path: Path | str) -> Config:
 
 
 def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all sections and values of a config with their dotted names. A section precedes its values."""
+    """Yield all sections and values of a config with their dotted names, such as `training.max_steps`. Each section
+    comes before its values.
+    """
     for key, value in config.items():
         yield f"{parent}{key}", value
         if isinstance(value, Mapping):
@@ -79,20 +88,26 @@ def keys(config: Mapping[str, Any]) -> list[str]:
 
 
 def problems(error: ConfigValidationError) -> str:
-    """Return the message of a validation error on one line, without the config, which confection appends to it."""
+    """Return the message of a validation error on a single line.
+
+    The message of the exception itself is long, because confection appends the whole config.
+    """
     found = [f"{'.'.join(map(str, problem.get('loc', [])))}: {problem.get('msg')}" for problem in error.errors or []]
     return "; ".join(found) or " ".join((error.desc or error.title or "").split())
 
 
 def _parser() -> configparser.ConfigParser:
-    """Return a parser that doesn't interpolate variables and doesn't change the case of names."""
+    """Create a parser that is case-sensitive and doesn't interpolate variables."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     return parser
 
 
 def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
-    """Parse the text of a config. Raises a ConfigError with the line of a syntax error."""
+    """Parse the text of a config. Raises a ConfigError with the line number of a syntax error.
+
+    path (Path | str): The path of the config, for the error message.
+    """
     parser = _parser()
     try:
         parser.read_string(text)
@@ -101,7 +116,7 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
     except configparser.DuplicateOptionError as error:
         reason, line = f"'{error.option}' occurs twice in [{error.section}]", error.lineno
     except configparser.ParsingError as error:
-        # `MissingSectionHeaderError` is a subclass with the attribute `lineno` instead of `errors`.
+        # `ParsingError` stores line numbers in `errors`. Its subclass `MissingSectionHeaderError` has `lineno` instead.
         line = getattr(error, "lineno", None) or error.errors[0][0]
         reason = f"'{text.splitlines()[line - 1][:60]}' is neither a [section] nor a `key = value` in one"
     else:
@@ -110,12 +125,13 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
 
 
 def _sort_sections(parser: configparser.ConfigParser) -> str:
-    """Return the text of a config in which each section has a header and parents precede their subsections.
+    """Return the text of a config with sorted sections and headers of all parent sections, as confection requires.
 
-    confection requires both. Overlays may leave out headers of empty parent sections.
+    Overlays may omit headers of empty parent sections.
     """
     names = parser.sections()
     parents = (name[: dot.start()] for name in names for dot in re.finditer(r"\.", name))
+    # Add headers of missing parents. The name `*` stands for positional arguments and needs no header.
     wanted = {name: None for name in (*names, *parents) if name in names or "*" not in name.split(".")}
     ordered = _parser()
     for name in sorted(wanted, key=lambda name: name.count(".")):
@@ -128,9 +144,9 @@ def _sort_sections(parser: configparser.ConfigParser) -> str:
 
 
 def check_no_ner(config: Mapping[str, Any]) -> None:
-    """Raise a ConfigError if a component has the factory `tener_ner`, but settings or the model of spaCy's `ner`.
+    """Raise a ConfigError if a `tener_ner` component has settings or the model of spaCy's `ner`.
 
-    This happens if a user changes only the factory in a config for `ner`.
+    This happens if a user starts from a config for `ner` and changes only the factory of the component.
     """
     for name, component in config.get("components", {}).items():
         if component.get("factory") != "tener_ner":
@@ -150,7 +166,7 @@ def check_no_ner(config: Mapping[str, Any]) -> None:
 
 
 def check_renamed(config: Mapping[str, Any]) -> None:
-    """Raise a ConfigError with the new name if a registered function or one of its arguments was renamed."""
+    """Raise a ConfigError if the config contains an old name of a registered function or argument."""
     for key, value in entries(config):
         section, _, last = key.rpartition(".")
         if last.startswith("@") and value in renamed.OLD_FUNCTIONS:
@@ -163,32 +179,41 @@ def check_renamed(config: Mapping[str, Any]) -> None:
 
 
 def renamed_argument(section: Mapping[str, Any], argument: str) -> str:
-    """Return the new name of an argument of a section's registered function, or an empty string if it is unchanged."""
+    """Return the new name of an argument, or an empty string if the argument was not renamed.
+
+    section (Mapping[str, Any]): The config section of a registered function.
+    argument (str): The argument's name in the section.
+    """
     functions = (str(value) for name, value in section.items() if name.startswith("@"))
     return next((renamed.OLD_ARGUMENTS.get(function, {}).get(argument, "") for function in functions), "")
 
 
 def find_base(config: Path | str) -> Path:
-    """Return the path of a corpus config, given its path or its name in the package, such as `weibo`."""
+    """Return the path of a corpus config. The argument can be a path, or the name of a config in this package, such as
+    `weibo`.
+    """
     return find(config, BASES, "config")
 
 
 def find_overlay(config: Path | str) -> Path:
-    """Return the path of an overlay, given its path or its name in the package, such as `flat-atssa`."""
+    """Return the path of an overlay. The argument can be a path, or the name of an overlay in this package, such as
+    `flat-atssa`.
+    """
     return find(config, OVERLAYS, "overlay")
 
 
 def names_in(folder: Path) -> list[str]:
-    """Return the names of the configs in a folder."""
+    """Return the sorted names of all configs in a folder."""
     return sorted(path.stem for path in folder.glob("*.cfg"))
 
 
 def find(config: Path | str, folder: Path, kind: str) -> Path:
-    """Return the path of a config, given its path or its name in a folder.
+    """Return the path of a config file.
 
-    An argument with a slash or the suffix `.cfg`, or with the name of an existing file, is a path.
-
-    kind (str): Type of the config for messages: `config` or `overlay`.
+    config (Path | str): A path, or the name of a config in the folder. If the argument contains a slash, ends with
+        `.cfg` or is an existing file, it is a path.
+    folder (Path): The folder to search for a name.
+    kind (str): `config` or `overlay`, for error messages.
     """
     path, name = Path(config), str(config)
     if path.is_file() or path.suffix == ".cfg" or {"/", os.sep} & set(name):
@@ -199,11 +224,13 @@ def find(config: Path | str, folder: Path, kind: str) -> Path:
 
 
 def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise: str) -> Path:
-    """Return the path of the config with a name in a folder. Raises a ConfigError if it doesn't exist.
+    """Return the path of a named config in a folder. Raises a ConfigError if there is no such config.
 
-    kind (str): Type of the config, for the message.
-    names (Sequence[str]): Names to suggest in the message.
-    otherwise (str): Second part of the fix if no name is similar.
+    folder (Path): The folder to search.
+    name (str): The config's name, without suffix.
+    kind (str): `config` or `overlay`, for the error message.
+    names (Sequence[str]): Valid names, for the error message.
+    otherwise (str): Additional advice for the error message, used if no valid name is similar.
     """
     if name in renamed.OLD_OVERLAYS and folder == OVERLAYS:
         raise ConfigError(f"the overlay '{name}' was renamed", f"Use {renamed.OLD_OVERLAYS[name]}.")
@@ -214,31 +241,36 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
 
 
 def description(config: Path) -> str:
-    """Return the description of a config: the first comment of the file, up to an empty line in it."""
+    """Return the description of a config: the comment lines at the beginning of the file. The description ends before
+    the first empty comment line.
+    """
     lines = config.read_text(encoding="utf8").splitlines()
     comment = itertools.takewhile(lambda line: line.startswith("# "), lines)
     return "\n".join(line.removeprefix("# ") for line in comment)
 
 
 def systems() -> list[str]:
-    """Return the overlays that are complete systems, in the order in which to try them. All others are applied to a
-    system.
+    """Return the names of all overlays that specify a complete architecture, in recommended order.
 
-    The second line of an overlay's description determines its type. It begins with "Begin here" or "Use it" if the
-    overlay is a system.
+    Other overlays only modify an architecture. An overlay specifies an architecture if the second line of its
+    description starts with "Begin here" or "Use it". Overlays with "Begin here" come first.
     """
     advice = {name: description(OVERLAYS / f"{name}.cfg").splitlines()[1] for name in names_in(OVERLAYS)}
     return [name for words in ("Begin here", "Use it ") for name, line in advice.items() if line.startswith(words)]
 
 
 def corpus_reader(config: Config) -> Mapping[str, Any]:
-    """Return the config section of the reader for the training corpus."""
+    """Return the config section of the training corpus's reader.
+
+    For a `MixedCorpus`, which combines several readers, return the section of the reader for gold annotation.
+    """
     filled = config.interpolate()
     section: Any = filled
     for name in filled["training"]["train_corpus"].split("."):
         section = section.get(name) if isinstance(section, Mapping) else None
     if isinstance(section, Mapping) and section.get("@readers") == _MIXED_CORPUS:
-        # A mixed corpus has several readers. The one with the path `paths.train` reads the gold annotation.
+        # The reader for gold annotation is the reader with the path `paths.train`. Other readers may read
+        # silver-standard data.
         readers = list(section["readers"].values())
         path = filled["paths"].get("train")
         section = next((reader for reader in readers if reader.get("path") == path), next(iter(readers), None))

@@ -1,8 +1,8 @@
-"""Prepare a training run that adds labels to a trained pipeline without forgetting its present labels.
+"""Prepare a training run that adds labels to a trained pipeline.
 
-The new texts are annotated only for the new labels. The pipeline itself serves as a teacher for its present labels in
-these texts (knowledge distillation under the annotation, see `pipeline/learning/distillation.py`). The command `extend`
-uses this module.
+The new texts only need annotation for the new labels. To prevent catastrophic forgetting of the existing labels, the
+trained pipeline is the teacher in knowledge distillation: its predictions on the new texts are soft targets for the
+existing labels. See `pipeline/learning/distillation.py`. Used by the command `extend`.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from .config_files import entries
 from .overlays import fill
 
 TRAIN, DEV = "train.spacy", "dev.spacy"
-# Number of folds of the new texts. One fold is the development set.
+# The new texts are split into this number of folds. One of the folds is the development set.
 _N_FOLDS = 10
-# Factor for the learning rate of the pipeline's own training. With a higher rate, scores on the present labels fall by
-# more than scores on the new labels rise.
+# The learning rate is the pipeline's original learning rate multiplied by this factor. With a higher learning rate, the
+# scores of the existing labels decrease more than the scores of the new labels increase.
 RATE_FACTOR = 0.3
 
 
 @dataclass(frozen=True)
 class Extension:
-    """The labels to add to a trained pipeline, and the component that gets them.
+    """The labels to add to a component of a trained pipeline.
 
     model (str): Path or package name of the pipeline.
     nlp (Language): The pipeline.
-    pipe (TenerNER): The component that gets the labels.
+    pipe (TenerNER): The component to extend.
     labels (Sequence[str]): Labels that are annotated in the new texts.
-    rename (Mapping[str, str]): New names for labels of the component, by their present names.
+    rename (Mapping[str, str]): New names for existing labels of the component.
     """
 
     model: str
@@ -54,19 +54,19 @@ class Extension:
 
     @property
     def present(self) -> list[str]:
-        """Return the component's labels under their new names."""
+        """Return the component's existing labels, after renaming."""
         return [self.rename.get(label, label) for label in self.pipe.labels]
 
     def training_docs(self, new: Iterable[Doc], old: Iterable[Doc]) -> Iterator[Doc]:
-        """Yield the training texts. `doc.user_data` specifies the labels that each text is annotated for.
+        """Yield the training data. `doc.user_data` lists the labels for which a Doc is annotated.
 
-        new (Iterable[Doc]): Texts annotated for the new labels.
-        old (Iterable[Doc]): Texts annotated for the component's labels. They may be empty.
+        new (Iterable[Doc]): Texts with annotation for the new labels.
+        old (Iterable[Doc]): Texts with annotation for the existing labels. Can be empty.
         """
         new, old = list(new), list(old)
         for doc in new:
             doc.user_data[ANNOTATED_LABELS] = list(self.labels)
-        # Repeat the new texts, so that new and old texts have about the same weight.
+        # Repeat the new texts, so that there are about as many new as old texts.
         yield from new * max(1, len(old) // len(new))
         has_new = any(ent.label_ in self.labels for doc in old for ent in doc.ents)
         for doc in old:
@@ -76,8 +76,12 @@ class Extension:
             yield doc
 
     def development_docs(self, docs: Sequence[Doc]) -> Iterator[Doc]:
-        """Yield development texts annotated for all labels: the gold entities of the new labels, and the pipeline's
-        predictions for its present labels.
+        """Yield the development set with annotation for all labels.
+
+        New labels have gold annotation. Existing labels are annotated with the pipeline's predictions, so that the
+        evaluation shows whether the pipeline forgets them.
+
+        docs (Sequence[Doc]): Texts with annotation for the new labels.
         """
         copies = []
         for doc in docs:
@@ -87,15 +91,16 @@ class Extension:
         for doc, found in zip(docs, self.nlp.pipe(copies), strict=True):
             names = ((ent, self.rename.get(ent.label_, ent.label_)) for ent in found.ents)
             predicted = [(ent.start_char, ent.end_char, name) for ent, name in names if name not in self.labels]
-            # Gold entities come first: `filter_spans` keeps the first of two overlapping entities of equal length.
+            # Put gold entities first, because `filter_spans` prefers the first of two overlapping spans with the same
+            # length.
             doc.set_ents(filter_spans([*doc.ents, *spans_of(doc, predicted)]))
             yield doc
 
     def _rename(self, doc: Doc) -> None:
-        """Rename the labels of a Doc's entities.
+        """Rename the labels of a Doc's entities in place.
 
-        If a label is split into several new ones, it is unknown which of them an entity has, so it gets missing
-        annotation.
+        Entities get missing annotation if their label is split. For example, if ORG is renamed to COMPANY, and the new
+        texts are annotated with COMPANY and CLUB, an existing ORG entity may be either a COMPANY or a CLUB.
         """
         entities: list[Span] = []
         missing: list[Span] = []
@@ -106,9 +111,9 @@ class Extension:
         doc.set_ents(entities, missing=missing, default="unmodified")
 
     def config(self, output: Path, steps: int) -> Config:
-        """Return the config of the training run.
+        """Create the config of the training run.
 
-        output (Path): Directory that contains the training texts.
+        output (Path): Directory of the training and development set.
         steps (int): Number of training steps.
         """
         config = self.nlp.config.copy()
@@ -118,15 +123,17 @@ class Extension:
         config["components"] = {name: {"source": self.model} for name in names}
         for name in names:
             if name not in learning and learning.intersection(_upstream(self.nlp, name)):
-                # The shared tok2vec is trained further, so this frozen component gets its own copy of the present one.
+                # A frozen component must not listen to a `tok2vec` that is trained. Give the component its own copy of
+                # the original `tok2vec`.
                 config["components"][name]["replace_listeners"] = _listeners(self.nlp.config["components"][name])
         config["corpora"] = {name: _corpus(f"${{paths.{name}}}") for name in ("train", "dev")}
         config["paths"] = {**config["paths"], "train": str(output / TRAIN), "dev": str(output / DEV)}
-        # All other settings, such as batch sizes and dropout, remain those of the pipeline's own training.
+        # Keep all other settings of the original training run, such as the batch size and dropout.
         training = config["training"]
         training.update(train_corpus="corpora.train", dev_corpus="corpora.dev")
         training.update(max_steps=steps, max_epochs=0, patience=0, eval_frequency=steps)
-        # Ignore the scores of other components, since they are frozen.
+        # The model is selected by the F1 score of entities. The scores of other components don't change, since they are
+        # frozen.
         training["score_weights"] = dict.fromkeys(training["score_weights"]) | {
             "ents_f": 1.0,
             "ents_p": 0.0,
@@ -149,13 +156,13 @@ class Extension:
 
 
 def _corpus(path: str) -> dict[str, Any]:
-    """Return the config of a corpus reader."""
+    """Create the config section of a corpus reader."""
     return {"@readers": "spacy.Corpus.v1", "path": path, "gold_preproc": False, "max_length": 0, "limit": 0}
 
 
 def _adapt_optimizer(optimizer: dict[str, Any], steps: int) -> None:
-    """Set the number of steps of an optimizer's learning rate schedule, and multiply its learning rate by
-    `RATE_FACTOR`.
+    """Adapt an optimizer's config in place: set the number of steps of the learning rate schedule, and multiply the
+    learning rate by `RATE_FACTOR`.
     """
     schedule = optimizer.get("learn_rate", 0.001)
     if not isinstance(schedule, dict):
@@ -169,12 +176,12 @@ def _adapt_optimizer(optimizer: dict[str, Any], steps: int) -> None:
 
 
 def _upstream(nlp: Language, name: str) -> list[str]:
-    """Return the components whose output a component listens to, such as a shared tok2vec."""
+    """Return the names of the components that a component listens to, such as a shared `tok2vec`."""
     return [other for other, pipe in nlp.components if name in getattr(pipe, "listening_components", ())]
 
 
 def _listeners(component: Mapping[str, Any]) -> list[str]:
-    """Return the dotted paths of the listeners in a component's config, such as `model.tok2vec`."""
+    """Return the dotted names of all listener layers in a component's config, such as `model.tok2vec`."""
     functions = ((key, str(value)) for key, value in entries(component) if key.endswith(".@architectures"))
     return [key.rpartition(".")[0] for key, value in functions if "Listener" in value]
 
@@ -188,16 +195,18 @@ def plan_extension(
     rename: Mapping[str, str],
     old: Iterable[Doc] = (),
 ) -> Extension:
-    """Check the new texts against a pipeline, and return the labels to add.
+    """Check that the new texts are compatible with a pipeline, and determine the labels to add.
+
+    Raises a RemedyError if the pipeline can't be extended with these texts.
 
     model (str): Path or package name of the pipeline.
     nlp (Language): The pipeline.
-    component (str | None): Name of the component, if the pipeline has several.
+    component (str | None): The component to extend. Optional if the pipeline has a single `tener_ner`.
     docs (Sequence[Doc]): The new texts.
-    labels (Sequence[str]): Labels that the new texts are annotated for. By default, all their labels that the component
-        doesn't have.
-    rename (Mapping[str, str]): New names for labels of the component, by their present names.
-    old (Iterable[Doc]): Texts that the pipeline was trained on, if they are used too.
+    labels (Sequence[str]): Labels that are annotated in the new texts. By default, all labels in the new texts that the
+        component doesn't have.
+    rename (Mapping[str, str]): New names for existing labels of the component.
+    old (Iterable[Doc]): Optional training data of the pipeline, for additional training on gold annotation.
     """
     pipe = find_crf_pipe(nlp, component, pipeline_name=model)
     if pipe.name in overlap_groups(nlp):
@@ -242,7 +251,11 @@ def plan_extension(
 
 
 def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
-    """Split the new texts into a training set and a development set. Duplicate texts are in the same set."""
+    """Split the new texts into a training set and a development set.
+
+    Duplicates are assigned to the same set, so that the development set contains no training texts. Raises a
+    RemedyError if there are too few texts.
+    """
     texts = len({text_key(doc.text) for doc in docs})
     if texts < _N_FOLDS:
         remedy = f"Annotate at least {_N_FOLDS} texts, or pass a development set with --dev."

@@ -1,20 +1,23 @@
-"""Compose a training config from the config of a corpus, overlays and single settings.
+"""Compose a training config from a corpus config, overlays and single settings.
 
-An overlay is a partial config. Later files override earlier ones, according to these rules:
+An overlay is a partial config. Overlays are merged into the corpus config in the given order, according to these rules:
 
-* If a section of the overlay has another registered function (`@architectures` and so on), or a component another
-  `factory`, it replaces the section of the config with all its subsections. All other sections are merged key by key.
-* Nothing else removes a key. To disable a setting, set it to `null`. To remove a component, set `nlp.pipeline` without
-  it.
-* Headers of empty parent sections may be left out.
+* Sections are merged key by key, and the overlay takes precedence.
+* If the overlay changes the registered function of a section (for example `@architectures`) or the `factory` of a
+  component, the whole section is replaced, including its subsections.
+* An overlay can't delete keys. To disable a setting, set it to `null`. To remove a component, omit it in
+  `nlp.pipeline`.
+* Headers of empty parent sections are optional.
 
-An overlay can use parts of the section that it replaces. The value `${here}` stands for the whole replaced section, and
-`${here.learn_rate}` for one of its values. An overlay that removes a component from the pipeline can use its parts in
-another component: `${components.tener_ner.model.tok2vec}` then stands for this section.
+An overlay that replaces a section can refer to the original section as `${here}`, and to its values as
+`${here.learn_rate}`. For example, this overlay wraps the optimizer of the config:
 
-    [training.optimizer]                      # replaces the optimizer of the config,
+    [training.optimizer]
     @optimizers = "my.LookAhead.v1"
-    inner = ${here}                           # and wraps it
+    inner = ${here}
+
+An overlay that removes a component from the pipeline can move sections of this component to another component. For
+example, `${components.tener_ner.model.tok2vec}` is replaced by the section of the removed `tener_ner`.
 """
 
 from __future__ import annotations
@@ -50,12 +53,12 @@ from .config_files import (
     renamed_argument,
 )
 
-# Name of the config file in the directory of a pipeline.
+# File name of the config in a pipeline directory.
 CONFIG = "config.cfg"
 VARIABLE = re.compile(r"\$\{([^{}]+)\}")
 COMPONENT = re.compile(r"\$\{(?P<key>components\.(?P<name>[^{}.]+)\.[^{}]+)\}")
 HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
-# Maximum number of overlays whose other orders are tried if they don't work together. Each order takes about 0.3 s.
+# For at most this number of overlays, `_suggest_fix` tries all permutations. Each permutation takes about 0.3 s.
 _MAX_PERMUTED = 3
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
@@ -67,16 +70,16 @@ _UNKNOWN_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
 
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Config:
-    """Merge overlays and single settings into a config. Fill in all defaults and validate the result.
+    """Merge overlays and single settings into a corpus config, fill in defaults and validate the result.
 
-    Variables such as `${paths.train}` are not interpolated. Raises a ConfigError with the name of the overlay or
-    setting.
+    Variables such as `${paths.train}` are not interpolated. Raises a ConfigError that contains the name of the invalid
+    overlay or setting.
 
-    base (Path | str): Path of a config, or the name of a config in the package, such as `weibo`.
-    overlays (Sequence[Path | str]): Paths or names of overlays, such as `flat-atssa`, in the order in which they are
-        applied. The overlay `tener` changes nothing.
-    settings (Sequence[str]): Settings as `section.key=value`, with values as in a config. Strings don't need quotes. A
-        dictionary replaces the present one instead of being merged with it. The filled config must contain the key.
+    base (Path | str): Path of a corpus config, or the name of a config in this package, such as `weibo`.
+    overlays (Sequence[Path | str]): Paths or names of overlays, such as `flat-atssa`. They are applied in this order.
+    settings (Sequence[str]): Settings in the form `section.key=value`. Values are written as in a config, but strings
+        don't need quotes. Dictionaries are replaced, not merged. The key must exist in the filled config.
+    RETURNS (Config): The filled config.
     """
     repeated = [str(name) for name, count in Counter(map(str, overlays)).items() if count > 1]
     if repeated:
@@ -92,9 +95,10 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
 
 
 def _apply_overlays(config: Config, overlays: Mapping[str, Config], base: Path | str = "") -> Config:
-    """Apply overlays to a config, check and fill it.
+    """Apply overlays to a config. Check, fill and return the result.
 
-    base (Path | str): Name of the config, for messages.
+    overlays (Mapping[str, Config]): Overlays by name.
+    base (Path | str): The config's name, for error messages.
     """
     for name, overlay in overlays.items():
         _check_shape(overlay, name)
@@ -108,8 +112,10 @@ def _apply_overlays(config: Config, overlays: Mapping[str, Config], base: Path |
 
 
 def _suggest_fix(config: Config, overlays: Mapping[str, Config]) -> str:
-    """Return the fix for overlays that don't work together: another order, or an overlay to leave out. Empty if nothing
-    works.
+    """Find out how to fix a combination of overlays that is invalid. Try to reorder the overlays, and to remove each of
+    them.
+
+    RETURNS (str): A suggestion for the error message. Empty if no fix was found.
     """
 
     def works(*chosen: str) -> bool:
@@ -126,18 +132,22 @@ def _suggest_fix(config: Config, overlays: Mapping[str, Config]) -> str:
 
 
 def with_settings(config: Config, settings: Sequence[str]) -> Config:
-    """Merge single settings into a filled config as in `compose`. Fill and validate the result."""
+    """Merge single settings into a filled config. Fill in new defaults and validate the result.
+
+    settings (Sequence[str]): Settings in the form `section.key=value`, see `compose`.
+    """
     for setting in settings:
         key, updates = setting.partition("=")[0].strip(), _read_setting(setting, config)
         if isinstance(_get(updates, key), Mapping):
-            # Replace a dictionary instead of merging it, since the order of entries matters: of an optimizer's
-            # `rates`, the first entry that matches a parameter applies.
+            # Replace dictionaries instead of merging them, because merging keeps the order of existing keys. The order
+            # may matter: an optimizer applies the first entry of `rates` that matches a parameter.
             section, _, last = key.rpartition(".")
             config = config.copy()
             _get(config, section).pop(last)
         config = _merge(config, updates)
         if "@" in key:
-            # Fill in the defaults of the new function, so that the next settings can change them.
+            # The setting selects another function. Fill in its default arguments now, so that the next settings can
+            # override them.
             with wrap_config_errors(f"--set {setting}"):
                 config = fill(config)
     if settings:
@@ -147,7 +157,7 @@ def with_settings(config: Config, settings: Sequence[str]) -> Config:
 
 
 def _merge(config: Config, updates: Config) -> Config:
-    """Return the config with an overlay merged in. A component with another factory is replaced."""
+    """Merge an overlay into a config. A component is replaced instead of merged if its factory or source changes."""
     rest = config.copy()
     for name, component in updates.get("components", {}).items():
         origin = _origin(component)
@@ -158,7 +168,10 @@ def _merge(config: Config, updates: Config) -> Config:
 
 
 def _order_like(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the config with its keys in the order of another config, followed by all other keys."""
+    """Sort the keys of a config in the order of a template. Keys that the template doesn't contain come last.
+
+    model (Mapping[str, Any]): The template.
+    """
     ordered = {key: config[key] for key in (*(key for key in model if key in config), *config)}
     for key, value in ordered.items():
         if isinstance(value, Mapping) and isinstance(model.get(key), Mapping):
@@ -167,19 +180,21 @@ def _order_like(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str
 
 
 def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the factory of a component, or the pipeline that it is sourced from, as a pair of key and value."""
+    """Return the factory or the source of a component, as a pair of key and value. Return None if the section specifies
+    neither.
+    """
     return next(((key, component[key]) for key in ("factory", "source") if key in component), None)
 
 
-# References to sections that an overlay replaces or removes
+# --- References in overlays
 
 
 def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
-    """Replace the references in an overlay with the sections of the config that they stand for.
+    """Resolve the references in an overlay: `${here}`, and sections of removed components.
 
-    Return the config without the replaced sections, and the overlay.
-
-    name (str): Name of the overlay, for messages.
+    name (str): The overlay's name, for error messages.
+    RETURNS (tuple[Config, Config]): The config without the sections that the overlay replaces, and the resolved
+        overlay.
     """
     rest, filled = config.copy(), overlay.copy()
     for key, value in entries(overlay):
@@ -204,10 +219,10 @@ def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config
 
 
 def _replaced_section(config: Config, overlay: Config, section: str) -> str:
-    """Return the name of the config section that an overlay's section replaces.
+    """Return the name of the section that `${here}` refers to.
 
-    If the config doesn't have the section, it is the nearest parent section, provided that the overlay replaces its
-    function.
+    This is usually the section of the same name in the config. If there is no such section, use the closest parent
+    section in the config, but only if the overlay replaces the parent's function.
     """
     above = section
     while above and _get(config, above) is None:
@@ -218,9 +233,10 @@ def _replaced_section(config: Config, overlay: Config, section: str) -> str:
 
 
 def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, name: str) -> Any:
-    """Return a section of the component that an overlay removes from the pipeline.
+    """Return the section that an overlay moves from a removed component to another component.
 
-    Raises a ConfigError if the overlay also removes other components, which it cannot have been written for.
+    Raises a ConfigError if the section doesn't exist, or if the overlay would remove additional components. The latter
+    happens if the config has components that the overlay's author did not expect.
     """
     pipeline = _pipeline(config)
     part = _get(config, reference["key"]) if reference["name"] in pipeline else None
@@ -235,15 +251,15 @@ def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, 
 
 
 def _pipeline(*configs: Config) -> list[str]:
-    """Return the component names of the first config that specifies `nlp.pipeline`."""
+    """Return `nlp.pipeline` from the first config that contains it."""
     return next(filter(None, (_get(config, "nlp.pipeline") for config in configs)), [])
 
 
-# Checks with the name of the overlay in their messages
+# --- Validation of overlays
 
 
 def _check_shape(updates: Config, name: str) -> None:
-    """Raise a ConfigError if a component isn't a section, or if the pipeline isn't a list."""
+    """Raise a ConfigError if a component is not a section, or if `nlp.pipeline` is not a list."""
     for key in ("components", "initialize.components"):
         section = _get(updates, key) or {}
         if not isinstance(section, Mapping) or not all(isinstance(part, Mapping) for part in section.values()):
@@ -254,8 +270,10 @@ def _check_shape(updates: Config, name: str) -> None:
 
 
 def _check_sections(overlay: Config, config: Config, name: str) -> None:
-    """Raise a ConfigError if the overlay has sections or components that neither the config has nor the overlay
-    defines.
+    """Raise a ConfigError if the overlay changes sections or components that don't exist, or components outside the
+    pipeline.
+
+    Overlays may add spaCy's standard sections, and components with a factory or a source.
     """
     for section in overlay:
         if section not in SECTIONS and section not in config:
@@ -273,30 +291,33 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
         value = _get(config, key)
         if not isinstance(section, Mapping) or value is None or isinstance(value, Mapping):
             continue
-        # For example, `max_rate` is set in `training.optimizer.learn_rate`, which is a number and not a schedule.
+        # The config has a plain value where the overlay has a section. For example, the overlay sets `max_rate` in
+        # `training.optimizer.learn_rate`, but the learning rate is a constant.
         if not any(setting.startswith("@") for setting in section):
             reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is the value {value} here"
             raise ConfigError(reason, "Add a function to the section, or use a config that has one.")
 
 
 class _Function(str):
-    """Name of a registered function in a config, with the overlay that set it.
+    """The name of a registered function, with the name of the overlay that set it.
 
-    The mark shows after merging which overlays still have an effect.
+    This string subclass is preserved when overlays are merged. `_check_replaced` uses it to detect overlays without
+    effect.
     """
 
     overlay: str
 
 
 def _functions(config: Config) -> dict[str, str]:
-    """Return the names of all registered functions in a config by their keys, for example
-    `training.optimizer.@optimizers`.
-    """
+    """Return the registered functions in a config by dotted key, such as `training.optimizer.@optimizers`."""
     return {key: value for key, value in entries(config) if key.rpartition(".")[2].startswith("@")}
 
 
 def _mark_functions(overlay: Config, name: str) -> Config:
-    """Return an overlay whose function names are marked with the overlay's name."""
+    """Return a copy of an overlay in which all function names are `_Function` strings.
+
+    name (str): The overlay's name.
+    """
     marked = overlay.copy()
     for key, value in _functions(overlay).items():
         section, _, last = key.rpartition(".")
@@ -306,15 +327,16 @@ def _mark_functions(overlay: Config, name: str) -> Config:
 
 
 def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
-    """Raise a ConfigError if later overlays replace all functions of an overlay, which then has no effect.
+    """Raise a ConfigError if an overlay has no effect, because later overlays replace all of its functions.
 
-    Overlays that set only plain values may be overridden.
+    Overlays without functions only change values. These values may be overridden.
     """
     remaining = {value.overlay for value in _functions(config).values() if isinstance(value, _Function)}
     names = list(overlays)
     for index, (name, overlay) in enumerate(overlays.items()):
         later = names[index + 1 :]
-        # If a later overlay sets the same function with the same key, the mark is the later overlay's.
+        # If two overlays set the same function, the merged config only contains the name of the later overlay. The
+        # earlier overlay is not reported in this case.
         repeated = {pair for other in later for pair in _functions(overlays[other]).items()}
         if _functions(overlay).items() - repeated and name not in remaining:
             reason = f"{name}: has no effect, since {' or '.join(later)} replaces it"
@@ -322,7 +344,7 @@ def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
 
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
-    """Raise a ConfigError if an overlay sets `[initialize]` for a component that the final pipeline doesn't have."""
+    """Raise a ConfigError if an overlay initializes a component that is not in the pipeline."""
     pipeline = _pipeline(config)
     for name, overlay in overlays.items():
         initialize = _get(overlay, "initialize") or {}
@@ -335,7 +357,7 @@ def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
 
 
 def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
-    """Raise a ConfigError if an overlay uses a variable that neither the config nor another overlay defines."""
+    """Raise a ConfigError if an overlay uses a variable that is not defined."""
     available = {*keys(config), *keys(DEFAULT_CONFIG)}
     for name, overlay in overlays.items():
         values = [value for _, value in entries(overlay) if isinstance(value, str)]
@@ -346,12 +368,13 @@ def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
             raise ConfigError(reason, "Use a config that has it, or add it to the section with the value null.")
 
 
-# Settings, filling, errors
+# --- Settings, defaults and error messages
 
 
 def _read_setting(setting: str, config: Config) -> Config:
-    """Parse a setting and return it as a config that contains only this key. Raises a ConfigError if the key doesn't
-    exist.
+    """Parse a setting in the form `section.key=value`. Raises a ConfigError if the config doesn't have the key.
+
+    RETURNS (Config): A config that contains only this setting.
     """
     key, sign, text = setting.partition("=")
     if not sign or "." not in key:
@@ -367,7 +390,8 @@ def _read_setting(setting: str, config: Config) -> Config:
         raise ConfigError(f"--set {setting}: the config has no '{key}'", remedy)
     try:
         value = srsly.json_loads(text.strip())
-    except ValueError:  # The value is a string without quotes.
+    # Not valid JSON, so the value is a string without quotes.
+    except ValueError:
         value = text.strip()
     updates = Config(dot_to_dict({key.strip(): value}), is_interpolated=False)
     _check_shape(updates, f"--set {setting}")
@@ -375,7 +399,7 @@ def _read_setting(setting: str, config: Config) -> Config:
 
 
 def _get(config: Mapping[str, Any], key: str) -> Any:
-    """Return the value of a dotted key, or None if it doesn't exist."""
+    """Return the value of a dotted key, or None if the key doesn't exist."""
     node: Any = config
     for part in key.split("."):
         node = node.get(part) if isinstance(node, Mapping) else None
@@ -383,10 +407,9 @@ def _get(config: Mapping[str, Any], key: str) -> Any:
 
 
 def fill(config: Config) -> Config:
-    """Return the config with all defaults filled in and variables kept, and validate it.
+    """Fill in the defaults of all registered functions, and validate the config. Variables are not interpolated.
 
-    All registered functions must exist and accept their arguments. The components of the pipeline are created once, so
-    this takes about as long as loading the pipeline.
+    The components are created once for validation, so this function takes about as long as loading the pipeline.
     """
     check_no_ner(config)
     check_renamed(config)
@@ -399,7 +422,7 @@ def fill(config: Config) -> Config:
 
 @contextmanager
 def wrap_config_errors(what: str) -> Iterator[None]:
-    """Convert errors of spaCy, confection and registered functions to ConfigErrors with one line.
+    """Convert exceptions of spaCy, confection and registered functions to a ConfigError with a one-line message.
 
     what (str): Description of the config for the message.
     """
@@ -415,8 +438,9 @@ def wrap_config_errors(what: str) -> Iterator[None]:
 
 
 def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
-    """Return the config of a trained pipeline.
+    """Read the config of a trained pipeline.
 
+    path (Path): The path of the pipeline's `config.cfg`.
     interpolate (bool): Replace variables with their values.
     """
     config = read_config(path)
@@ -425,7 +449,11 @@ def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
 
 
 def _check_unknown_keys(config: Config, filled: Config) -> None:
-    """Raise a ConfigError if the config has unknown keys, which filling removes without an error."""
+    """Raise a ConfigError if the config has unknown keys. When spaCy fills a config, it silently removes such keys.
+
+    config (Config): The config before filling.
+    filled (Config): The filled config.
+    """
     removed = {f"components.{name}" for name in config.get("components", {}) if name not in filled["components"]}
     available = set(keys(filled))
     for key in keys(config):
@@ -434,7 +462,11 @@ def _check_unknown_keys(config: Config, filled: Config) -> None:
 
 
 def _explain_error(text: str, what: str) -> ConfigError:
-    """Convert the message of an error about a config to a ConfigError."""
+    """Convert an error message of spaCy to a ConfigError. Suggest a fix for unknown factories and functions.
+
+    text (str): The error message.
+    what (str): Description of the config for the message.
+    """
     factory = _UNKNOWN_FACTORY.search(text)
     if factory:
         remedy = (

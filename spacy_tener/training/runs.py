@@ -1,10 +1,10 @@
-"""Run `spacy train` in subprocesses, each with its own output directory and log.
+"""Run `spacy train` in a subprocess, with a separate output directory and log file for each training run.
 
     processes = Processes(jobs=2)
     failure = train(TrainingRun("flat", Path("runs/flat"), config), processes)
 
-The commands `extend` and `review`, and `research/`, use it. A finished run is recorded in a manifest, so that a resumed
-command skips it.
+The output directory contains a manifest with the inputs of the run. `is_trained` compares the manifest with the current
+inputs, so that commands can skip completed runs. Used by the commands `extend` and `review`, and by `research/`.
 """
 
 from __future__ import annotations
@@ -37,22 +37,23 @@ from .overlays import CONFIG
 
 MODULE = "spacy"
 _THREADS_VARIABLE = "OMP_NUM_THREADS"
-_TERMINATION_TIMEOUT = 10.0  # Seconds between SIGTERM and SIGKILL.
+# Seconds to wait after SIGTERM before a process is killed with SIGKILL.
+_TERMINATION_TIMEOUT = 10.0
 
 
-# Function that is called with each line that a process prints.
+# Callback for each line of a process's output.
 Echo = Callable[[str], object]
 
 
 class StoppedError(Exception):
-    """Raised instead of starting a process if `Processes.stop` was called."""
+    """Raised by `Processes.run` after `Processes.stop` was called."""
 
 
 class Processes:
-    """Run commands of `python -m spacy` in subprocesses. Several threads may use the same instance.
+    """Run `python -m spacy` commands in subprocesses. Instances are thread-safe.
 
-    jobs (int): Maximum number of processes at once. Each gets an equal share of the CPU cores.
-    echo (Echo | None): Function that is called with each line that they print.
+    jobs (int): Number of commands that may run in parallel. The CPU cores are divided equally among them.
+    echo (Echo | None): Callback for each line of output.
     """
 
     def __init__(self, jobs: int = 1, echo: Echo | None = None) -> None:
@@ -63,7 +64,14 @@ class Processes:
         self._stopped = False
 
     def run(self, arguments: Sequence[str], log: Path) -> int:
-        """Run a spaCy command, append its output to a log file, and return its exit status."""
+        """Run a spaCy command, and wait until it exits.
+
+        Raises a StoppedError if `stop` is called before the command exits.
+
+        arguments (Sequence[str]): The command and its arguments, such as `["train", "config.cfg"]`.
+        log (Path): Log file. The output is appended.
+        RETURNS (int): The exit status.
+        """
         with log.open("ab") as file:
             self._write(file, f"$ {shlex.join(['python', '-m', MODULE, *arguments])}\n".encode())
             with self._lock:
@@ -75,6 +83,7 @@ class Processes:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     env=self._environment,
+                    # A new process group, so that `_signal` can terminate child processes as well.
                     start_new_session=True,
                 )
                 self._running.add(process)
@@ -93,14 +102,14 @@ class Processes:
         return status
 
     def _write(self, log: IO[bytes], line: bytes) -> None:
-        """Write a line to the log, and pass it to `echo`."""
+        """Write a line to the log file, and pass it to the callback."""
         log.write(line)
         log.flush()
         if self._echo:
             self._echo(line.decode("utf8", errors="replace"))
 
     def stop(self) -> None:
-        """Terminate all processes, and prevent new ones from starting."""
+        """Terminate all running processes. No new processes can be started."""
         with self._lock:
             self._stopped = True
             running = list(self._running)
@@ -108,17 +117,21 @@ class Processes:
 
 
 def environment(jobs: int) -> dict[str, str]:
-    """Return the environment variables for a process that shares the CPU cores with `jobs - 1` others.
+    """Return the environment variables for a subprocess.
 
-    The number of threads is limited accordingly, unless OMP_NUM_THREADS is already set.
+    The number of OpenMP threads is limited, so that parallel processes don't compete for CPU cores. An existing value
+    of OMP_NUM_THREADS is kept.
+
+    jobs (int): Number of processes that run in parallel.
     """
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
+    # In a dict, later entries take precedence. Inherited variables therefore override the thread limit.
     return {_THREADS_VARIABLE: str(max(1, count_cores() // jobs)), **inherited, **plain}
 
 
 def _terminate(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Terminate processes together with their child processes."""
+    """Terminate processes and their child processes. Kill processes that don't exit within `_TERMINATION_TIMEOUT`."""
     for process in processes:
         _signal(process, signal.SIGTERM)
     for process in processes:
@@ -130,7 +143,7 @@ def _terminate(processes: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    """Send a signal to a process and its child processes."""
+    """Send a signal to a process and its child processes. On Windows, terminate the process instead."""
     if sys.platform == "win32":
         process.terminate()
     elif process.poll() is None:
@@ -138,38 +151,37 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             os.killpg(process.pid, number)
 
 
-# Names in the directory of a run.
-# Directory of the selected pipeline.
+# The subdirectory of the trained pipeline. This and the following names are in the output directory of a training run.
 MODEL = DIR_MODEL_BEST
-# Scores of the pipeline on the test set.
+# Scores on the test set.
 METRICS_TEST = "metrics.json"
-# Scores of the pipeline on the development set.
+# Scores on the development set.
 METRICS_DEV = "metrics-dev.json"
-# Log of all evaluations during the training run.
+# Scores of all evaluations during training, as JSONL.
 LOG = "training.jsonl"
-# Output of all processes of the run.
+# Console output of all commands.
 OUTPUT = "output.log"
-# Score that must be in the log of a successful run.
+# A training run fails if this score was never logged, for example because the config has no `tener_ner`.
 SCORE = "ents_f"
 _LOGGER = "spacy_tener.JsonLinesLogger.v1"
 _MAX_MESSAGE = 300
-# These settings don't affect the result, so they may differ when a command resumes.
+# Settings that don't affect the trained pipeline. A run can be resumed with different values.
 _IGNORED_SETTINGS = re.compile(r"training\.logger(\.|$)|initialize\..*\.teacher\.cache_mb$")
-# Values in these sections may be paths of directories. Values in all sections may be paths of files.
+# Values in these sections, and `source` in any section, may refer to a directory. Other values can only refer to files.
 _SECTIONS_WITH_FOLDERS = ("paths", "corpora", "initialize")
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """A training run and its directory.
+    """A training run and its output directory.
 
     name (str): Name of the run.
-    folder (Path): Directory of the run.
-    config (Config): Complete training config.
-    gpu_id (int): GPU, or -1 for the CPU.
-    code (Path | None): Python file with registered functions that the config uses.
-    use_last (bool): Select the pipeline after the last step instead of the one with the best score on the development
-        set.
+    folder (Path): Output directory.
+    config (Config): The complete training config.
+    gpu_id (int): The GPU, or -1 for the CPU.
+    code (Path | None): A Python file to import before training, with additional registered functions.
+    use_last (bool): Keep the pipeline after the last step. By default, keep the pipeline with the best score on the
+        development set.
     """
 
     name: str
@@ -181,14 +193,14 @@ class TrainingRun:
 
     @property
     def options(self) -> list[str]:
-        """Return the options for spaCy's commands."""
+        """Return the command line options `--gpu-id` and `--code` for spaCy commands."""
         return ["--gpu-id", str(self.gpu_id), *(["--code", str(self.code)] if self.code else [])]
 
     def manifest(self) -> Manifest:
-        """Return a new manifest of this run. It contains all values of the interpolated config, and the present
-        contents of the files that they refer to.
+        """Create a manifest with the current inputs of the run: all values of the interpolated config, and digests of
+        all files that the config refers to.
 
-        `MODEL` is added as a finished part once the run is complete.
+        When the run is completed, `train` adds `MODEL` to the manifest.
         """
         made_of = {
             name: _as_input(name, value)
@@ -199,9 +211,11 @@ class TrainingRun:
 
 
 def train(run: TrainingRun, processes: Processes) -> str:
-    """Train a pipeline. Results of an earlier run in the directory are removed.
+    """Train a pipeline in a subprocess. Results of an earlier run in the same directory are deleted.
 
-    RETURNS (str): Reason of a failure, or an empty string.
+    run (TrainingRun): The training run.
+    processes (Processes): Runs the subprocess.
+    RETURNS (str): An error message, or an empty string if the run was successful.
     """
     folder, manifest = run.folder, run.manifest()
     for name in (NAME, METRICS_TEST, METRICS_DEV, LOG, OUTPUT):
@@ -220,7 +234,7 @@ def train(run: TrainingRun, processes: Processes) -> str:
     rows = (folder / LOG).read_text(encoding="utf8").splitlines() if (folder / LOG).is_file() else []
     if not any(SCORE in json.loads(row)["scores"] for row in rows):
         return f"no {SCORE} in the scores on the development set"
-    # Keep the scores in a separate file, since users may remove the pipeline to save disk space.
+    # Save the scores in a separate file, so that they remain if the user deletes the pipeline to free disk space.
     meta: dict[str, Any] = json.loads((folder / MODEL / "meta.json").read_text(encoding="utf8"))
     write_text(folder / METRICS_DEV, json.dumps(meta["performance"], indent=1) + "\n")
     manifest.finish(MODEL)
@@ -228,9 +242,9 @@ def train(run: TrainingRun, processes: Processes) -> str:
 
 
 def is_trained(run: TrainingRun) -> bool:
-    """Return whether a run is complete and its pipeline exists.
+    """Return whether the run was completed earlier and its pipeline still exists.
 
-    Raises a RemedyError if the directory contains a run with another config or other data.
+    Raises a RemedyError if the directory contains a run with a different config or different data.
     """
     before = Manifest.read(run.folder)
     if before is None or MODEL not in before.parts or not (run.folder / MODEL / "meta.json").is_file():
@@ -243,20 +257,30 @@ def is_trained(run: TrainingRun) -> bool:
 
 
 def _as_input(name: str, value: Any) -> Any:
-    """Return the manifest entry of a config value: a digest if the value is the path of a file or directory."""
+    """Convert a config value to a manifest entry. If the value is the path of a file or directory, the entry contains a
+    digest.
+
+    name (str): Dotted name of the value in the config.
+    value (Any): The value.
+    """
     if not isinstance(value, str | Path) or not str(value):
         return value
     path, sections = Path(value), name.split(".")
     with_folders = sections[0] in _SECTIONS_WITH_FOLDERS or sections[-1] == "source"
     try:
         is_input = path.is_file() or (with_folders and path.is_dir())
-    except (OSError, ValueError):  # The string isn't a valid path, for example because it is too long.
+    # The string can't be a path, for example because it is too long.
+    except (OSError, ValueError):
         is_input = False
     return file_input(path) if is_input else str(value)
 
 
 def exit_reason(status: int, folder: Path) -> str:
-    """Return a description of how a process ended, with the last line of its output."""
+    """Describe why a training process failed, with the last line of its output.
+
+    status (int): Exit status. Negative numbers are signals.
+    folder (Path): Directory that contains the log of the process.
+    """
     if status < 0:
         return f"was killed by signal {-status}"
     lines = (folder / OUTPUT).read_text(encoding="utf8", errors="replace").splitlines()

