@@ -24,7 +24,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-# How to fix common errors of the operating system.
+# Suggested fixes for common errors of the operating system, by error code.
 _REMEDIES = {
     errno.ENOSPC: "Free some space, or choose another path.",
     errno.EDQUOT: "Free some space, or choose another path.",
@@ -154,7 +154,7 @@ def check_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert each OSError into a RemedyError that names the output path and how to fix the problem.
+    """Convert each OSError in a `with` block into a RemedyError with the output path and a suggested fix.
 
     path (Path): The output path for the message. The OSError usually contains the path of a temporary file.
     """

@@ -32,7 +32,7 @@ from .errors import InputError, RemedyError, counted, install
 
 STDIN = "-"
 PLAIN_TEXT = "text"
-# The format of each supported file name suffix.
+# File format for each supported file name suffix.
 FORMATS = {
     **dict.fromkeys((".txt", ".text"), PLAIN_TEXT),
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
@@ -71,9 +71,8 @@ class DamagedText(str):
 class InputFile:
     """An input file.
 
-    address (str): Path of the file, or `-` for standard input.
-    name (str): Path of the file relative to the input directory. If the user passed the path of the file, its file
-        name.
+    address (str): File path, or `-` for standard input.
+    name (str): File path relative to the input directory. If the user passed the path of the file, its file name.
     found (bool): Whether the file was found in an input directory.
     """
 
@@ -82,7 +81,7 @@ class InputFile:
     found: bool = False
 
 
-# Functions for files
+# Functions that find and open files
 
 
 def suffix_of(path: str | Path) -> str:
@@ -223,7 +222,7 @@ _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
 }
 
 
-# Functions for text encodings
+# Functions that decode text
 
 
 def check_encoding(encoding: str) -> str:
@@ -240,7 +239,7 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
 
     Raises an InputError for invalid text.
 
-    path (str | Path): Path of the file, or `-` for standard input.
+    path (str | Path): File path, or `-` for standard input.
     encoding (str): The text encoding.
     """
     for number, line in _decode_file(path, encoding):
@@ -298,7 +297,7 @@ def check_decoded(text: str, encoding: str, what: str = "line") -> str:
 
     text (str): The string.
     encoding (str): The text encoding, for the error message.
-    what (str): What the string is, for the error message.
+    what (str): Description of the string, such as "line", for the error message.
     """
     try:
         text.encode()
@@ -347,7 +346,7 @@ def check_text(value: Any) -> str:
     return value
 
 
-# Functions for JSON
+# Functions that parse JSON
 
 
 def parse_json(text: str) -> Any:

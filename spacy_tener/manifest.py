@@ -1,4 +1,4 @@
-"""Record how an output was created in the file `_manifest.json`, so that an interrupted command can be resumed.
+"""Record the inputs and settings of a command in `_manifest.json`, so that an interrupted command can be resumed.
 
     manifest = Manifest.resume(folder, {"batch": 8, "texts": file_input("texts.txt")}, remedy="Choose another path.")
     for part in parts:
@@ -58,8 +58,7 @@ class Manifest:
         self.versions = installed_versions() if versions is None else dict(versions)
         self.parts = dict(parts or {})
         self._no_save_before = 0.0
-        # All contents that this process may have written. If the file has other content, another process has written
-        # it.
+        # Contents of the manifest file that this process may have written. Any other content is from another process.
         self._written_contents: list[bytes] = []
 
     @classmethod
@@ -142,7 +141,7 @@ class Manifest:
 def file_input(path: Path | str, content: str | None = None) -> dict[str, str | None]:
     """Return the path and the content hash of an input file, for use in a manifest.
 
-    path (Path | str): Path of the file or directory.
+    path (Path | str): File path or directory.
     content (str | None): Identifier of the content. By default, a hash.
     """
     return {"path": str(path), "content": digest(Path(path)) if content is None else content}
@@ -200,7 +199,7 @@ def _is_input(value: Any) -> bool:
 
 
 def _inputs(value: Any) -> list[Mapping[str, Any]]:
-    """Return the input files in a value, which can be a list of input files, a single input file, or a setting."""
+    """Return all input files in a value. The value can be an input file, a list of input files, or a setting."""
     return [entry for entry in (value if isinstance(value, list) else [value]) if _is_input(entry)]
 
 
@@ -212,7 +211,7 @@ def _content(value: Any) -> Any:
 
 
 def _format_value(value: Any) -> str:
-    """Format a value for an error message."""
+    """Format a manifest value for an error message."""
     if value is None:
         return "nothing"
     if _is_input(value):

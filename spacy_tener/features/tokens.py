@@ -35,7 +35,7 @@ class TokenBatch:
     Features of a window never depend on tokens outside of the window.
 
     columns (TokenColumns): The hash of each token's string, and whether a space follows the token. *Shape:* (tokens, 2)
-    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
+    lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
     sources (Sequence[Doc]): The original Doc of each text.
     make_docs (Callable[[], list[Doc]]): Function that creates a Doc for each text, for layers that require Docs as
         input.

@@ -28,8 +28,8 @@ _UNKNOWN = "<unk>"
 _SPECIAL_TOKENS = "<s>", "<pad>", "</s>", _UNKNOWN, "<mask>"
 _TEXTS_PER_BATCH = 1000
 _ADDED_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-# The library tokenizers replaces a letter with combining marks only if the sequence has fewer than 6 UTF-8 bytes. Each
-# character of a longer sequence is replaced separately.
+# Hugging Face tokenizers normalizes a letter and its combining marks together only if they have fewer than 6 UTF-8
+# bytes. In longer sequences, each character is normalized separately.
 _MAX_BYTES = 6
 # Number of code points in the Basic Multilingual Plane. The decompositions of all other characters have at least
 # `_MAX_BYTES` bytes.
@@ -202,11 +202,11 @@ def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
 
     The format is a double-array trie over UTF-8 bytes (darts-clone, https://github.com/s-yata/darts-clone). It contains
     the size of the array in bytes, the array of 32-bit integers, and the replacements, which end with a zero byte. Each
-    integer in the array is a node of the trie:
+    integer in the array is a node of the trie. The children of a node are stored in a block:
 
         bits 0-7    the byte on the edge to this node
         bit 8       1 if a string ends at this node
-        bits 10-    the index of this node XOR the index of its block
+        bits 10-    the index of this node XOR the index of the block with its children
 
     The child of a node for the byte `c` has the index `block ^ c`. If a string ends at the node, the integer at the
     index `block` is the position of the replacement, with the highest bit set.
@@ -243,8 +243,9 @@ def _place_blocks(children: Mapping[bytes, set[int]], ends: Iterable[bytes]) -> 
     ends (Iterable[bytes]): The complete strings, which need a block even if they have no children.
     RETURNS (dict[bytes, int]): The index of the block for each prefix and each complete string.
     """
-    # First-fit packing: start with the node that has most children, and place its block at the first index where the
-    # positions of all children are free. Blocks may overlap, but no two blocks have the same index.
+    # First-fit packing: process the nodes in descending order of their number of children, and place its block at the
+    # first index where the positions of all children are free. Blocks may overlap, but no two blocks have the same
+    # index.
     blocks, size = dict[bytes, int](), 1 << 15
     free, indices = np.ones(size, dtype=bool), np.arange(size)
     can_begin = free.copy()

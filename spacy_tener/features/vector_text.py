@@ -34,7 +34,7 @@ _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
 
 class RowFilter:
-    """Select the pretrained vectors to load, by their strings, and collect warnings about a vectors file.
+    """A filter that decides which pretrained vectors to load, and collects warnings about their file.
 
     path (Path): The file or directory, for messages.
     width (int | None): The required width of the vectors, or None for any width.
@@ -107,7 +107,7 @@ class RowFilter:
 def read_text_vectors(selection: RowFilter) -> FloatArray:
     """Load pretrained vectors from a text file. *Shape:* (selected vectors, width)
 
-    selection (RowFilter): The path of the file, and the filter that selects vectors.
+    selection (RowFilter): The file path, and the filter that selects vectors.
     """
     path = str(selection.path)
     chunks = _chunks(selection.path)

@@ -173,7 +173,7 @@ _INSTANCES: weakref.WeakSet[WordLists] = weakref.WeakSet()
 
 
 def _find_unknown(names: set[str]) -> list[str]:
-    """Return the names that do not belong to a word list of any component in this process."""
+    """Return the names that no component in this process uses for a word list."""
     if not names:
         return []
     with LOCK:

@@ -19,10 +19,10 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, starts
 from ..types import BoolArray, FloatArray, IntArray
 from .graph import PaddedBatch, Value
 
-# The cost of a bucket is measured in token pairs, the number of attention scores. The linear layers for one token take
-# as long as attention for this number of token pairs.
+# The cost of a bucket is measured in token pairs (a query and a key). Computing the linear layers for one token takes
+# as long as attention for 160 token pairs.
 PAIRS_PER_TOKEN = 160
-# The time that an additional bucket takes, in token pairs. A bucket is split only if this saves more padding.
+# The cost of an additional bucket, in token pairs. A bucket is split only if the padding that is saved costs more.
 PAIRS_PER_PADDED_BUCKET = 8192
 # Maximum cost of a bucket with several sequences, in token pairs, so that its arrays fit into the CPU cache.
 PAIRS_AT_ONCE = 1 << 17
@@ -39,7 +39,7 @@ class PaddedBucket:
         c d e f g       is_real:  1 1 1 1 1      order of the embeddings:  c d e f g i j k l .
         i j k l .                 1 1 1 1 0
 
-    lengths (IntArray): Number of tokens in each sequence, at least 1. *Shape:* (sequences,)
+    lengths (IntArray): Sequence lengths in tokens. No sequence is empty. *Shape:* (sequences,)
     is_real (BoolArray | None): Mask that is False for padded positions. None if there is no padding. *Shape:*
         (sequences, longest)
     """
@@ -73,8 +73,8 @@ def compute_in_buckets(
 ) -> FloatArray:
     """Group sequences into padded buckets, apply a function to each bucket, and remove the padding.
 
-    lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
-    x (FloatArray): Token embeddings of all sequences, concatenated. *Shape:* (tokens, input width)
+    lengths (Lengths): Sequence lengths in tokens. *Shape:* (sequences,)
+    x (FloatArray): Concatenated token embeddings. *Shape:* (tokens, input width)
     width (int): Output width.
     compute (Callable): Function that is called with the padded embeddings of a bucket and the bucket. *Shape:* (padded
         tokens, input width) to (padded tokens, width)
@@ -97,7 +97,7 @@ def compute_in_buckets(
 def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]]:
     """Group sequences into buckets, and yield the gather index and the padding mask of each bucket.
 
-    The gather index contains the index of a token for each padded position. *Shape:* (padded tokens,) Empty sequences
+    The gather index contains a token index for each padded position and has the shape (padded tokens,). Empty sequences
     are skipped.
     """
     begins = starts(lengths)
@@ -128,7 +128,7 @@ def exponentials(
 ) -> FloatArray:
     """Compute unnormalized attention weights, `exp(scores)`.
 
-    `attend` divides them by their sum, which completes the softmax.
+    To complete the softmax, `attend` divides the weights by their sum.
 
     scores (FloatArray): Attention scores, which are overwritten. *Shape:* (sequences, heads, queries, keys)
     padding (FloatArray | None): -inf for padded keys, 0 for other keys. *Shape:* (sequences, 1, 1, keys)
@@ -153,7 +153,7 @@ def attend(
 ) -> FloatArray:
     """Compute multi-head attention within each sequence of a bucket.
 
-    Scores are not scaled by `1 / sqrt(d)`. If a model scales its attention, it has to scale the queries.
+    Scores are not scaled by `1/sqrt(d)`. If a model scales its attention, it has to scale the queries.
 
     q, k, v (FloatArray): Queries, keys and values. *Shape:* (sequences, heads, length, width) each
     is_real (Optional[BoolArray]): Mask that is False for padded positions. None if there is no padding. *Shape:*
@@ -161,7 +161,7 @@ def attend(
     weighting (Weighting): Function that computes attention weights from attention scores.
     per_query (Optional[FloatArray]): A value for each query that is passed to `weighting`. *Shape:* (sequences, heads,
         length)
-    RETURNS (FloatArray): The concatenated outputs of the attention heads. *Shape:* (padded tokens, width)
+    RETURNS (FloatArray): The concatenated head outputs. *Shape:* (padded tokens, width)
     """
     n, n_heads, length, width = v.shape
     attended = np.empty((n, length, n_heads, width), np.float32)
@@ -205,7 +205,7 @@ def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
 
     q, k, v (Value): Queries, keys and values. *Shape:* (sequences, heads, longest, width) each
     batch (PaddedBatch): The sequence lengths and the padding mask.
-    RETURNS (Value): The concatenated outputs of the attention heads. *Shape:* (sequences, longest, width)
+    RETURNS (Value): The concatenated head outputs. *Shape:* (sequences, longest, width)
     """
     graph = q.graph
     padding = graph.Where(batch.is_real, np.float32(0), np.float32(-np.inf))

@@ -34,8 +34,8 @@ Weighting = Callable[[Tensor, Tensor | None], Tensor]
 class Heads(NamedTuple):
     """Queries, keys and values of multi-head attention, with optional position embeddings.
 
-    The output of attention is `softmax(q k^T + q_position table^T) v`. If a model scales its attention by `1 /
-    sqrt(d)`, it has to scale the queries.
+    The output of attention is `softmax(q k^T + q_position table^T) v`. If a model scales its attention by `1/sqrt(d)`,
+    it has to scale the queries.
 
     q (Tensor): Queries that are multiplied by the keys. *Shape:* (tokens, heads, width)
     k (Tensor): Keys. *Shape:* (tokens, heads, width)
@@ -78,7 +78,7 @@ class Attention(nn.Module, ABC):
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """Compute attention within each sequence. *Shape:* (tokens, width) to (tokens, width)
 
-        x (Tensor): Token embeddings of all sequences, concatenated.
+        x (Tensor): Concatenated token embeddings.
         ragged (Ragged): The padded buckets, created with the number of attention heads of this module.
         context (Any): Additional arguments for the method `heads`, such as relative positions.
         """
@@ -120,7 +120,7 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
     ragged (Ragged): The sequence lengths, grouped into padded buckets.
     p (float): Attention dropout rate.
     weighting (Weighting | None): Function that computes attention weights from attention scores. None for softmax.
-    RETURNS (Tensor): The concatenated outputs of the attention heads. *Shape:* (tokens, width)
+    RETURNS (Tensor): The concatenated head outputs. *Shape:* (tokens, width)
     """
     if not ragged.buckets:
         return heads.v.flatten(1)

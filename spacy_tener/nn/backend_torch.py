@@ -58,8 +58,8 @@ class Leaf(NamedTuple):
 class TorchBackend:
     """Backend that runs the torch modules of a model. In training, all modules share one autograd graph.
 
-    ops (Ops): Thinc ops of the model.
-    lengths (list[int]): Number of tokens in each text.
+    ops (Ops): The model's Thinc ops.
+    lengths (list[int]): Text lengths in tokens.
     device (torch.device): Device of the torch modules.
     training (bool): Whether to apply dropout and to record the autograd graph.
     threads (int): Number of CPU threads.
@@ -109,7 +109,7 @@ class TorchBackend:
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
         """Compute the output of a layer.
 
-        Layers of other libraries are not part of the autograd graph. Their outputs are used as new input tensors, and
+        Layers from other libraries are not part of the autograd graph. Their outputs are used as new input tensors, and
         `backward` calls their own backpropagation functions.
         """
         if isinstance(layer, Layer):
@@ -143,7 +143,7 @@ class TorchBackend:
         return torch.cat([rows[:start], groups.mean(rows[start:].detach())])[on_device(order, self.device)]
 
     def backward(self, result: Tensor | None, gradient: Tensor | None = None) -> None:
-        """Run the backward pass through all layers, including layers of other libraries.
+        """Run the backward pass through all layers, including layers from other libraries.
 
         result (Tensor | None): The tensor to differentiate, such as the loss. None if the batch has no loss. Layers of
             other libraries then receive zero gradients, since spaCy's listeners expect a gradient in each step.
@@ -200,7 +200,7 @@ def begin_update(
 
 
 def join_tensors(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
-    """Concatenate an array for each text to a single float32 tensor.
+    """Concatenate the arrays of all texts to a float32 tensor.
 
     *Shape:* (tokens in the text, width) each to (tokens, width)
     """

@@ -2,7 +2,7 @@
 
 Layers pass each other the embeddings of all tokens in a batch, concatenated to one array. `NumpyBackend` computes with
 NumPy arrays. `TorchBackend` computes with torch tensors, so that autograd computes the backward pass through all layers
-at once. The input of embedding layers is a `TokenBatch`. Layers of other libraries can be part of a model, too. They
+at once. The input of embedding layers is a `TokenBatch`. Layers from other libraries can be part of a model, too. They
 get Docs or a list of arrays.
 
     class Chain(Layer):
@@ -52,7 +52,7 @@ class Indices(NamedTuple):
 class Layer(Model[Any, Any], ABC):
     """Base class of all Thinc layers in this package. Subclasses implement `compute`.
 
-    A layer can be called by other layers of this package with `compute`, and by layers of other libraries as a Thinc
+    A layer can be called by other layers of this package with `compute`, and by layers from other libraries as a Thinc
     model.
     """
 
@@ -104,8 +104,8 @@ class Layer(Model[Any, Any], ABC):
 class Backend(Protocol):
     """The interface of the backends, which run models with NumPy or torch.
 
-    ops (Ops): Thinc ops of the model.
-    lengths (list[int]): Number of tokens in each text.
+    ops (Ops): The model's Thinc ops.
+    lengths (list[int]): Text lengths in tokens.
     training (bool): Whether the batch is used for training.
     """
 
@@ -117,7 +117,7 @@ class Backend(Protocol):
         """Run a model for a batch."""
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
-        """Compute the output of a layer. Layers of other libraries are supported.
+        """Compute the output of a layer. Layers from other libraries are supported.
 
         layer (Model): The layer.
         inputs (Any): A `TokenBatch` for embedding layers. For other layers, the output of the previous layer.
@@ -158,8 +158,8 @@ class Backend(Protocol):
 class NumpyBackend:
     """Backend that runs the NumPy implementations of layers, for predictions on a CPU.
 
-    ops (Ops): Thinc ops of the model.
-    lengths (list[int]): Number of tokens in each text.
+    ops (Ops): The model's Thinc ops.
+    lengths (list[int]): Text lengths in tokens.
     """
 
     training = False
@@ -210,7 +210,7 @@ def text_lengths(batch: Batch) -> list[int]:
 
 
 def thinc_input(inputs: Any) -> Any:
-    """Convert a `TokenBatch` to Docs, for layers of other libraries. Other inputs are returned unchanged."""
+    """Convert a `TokenBatch` to Docs, for layers from other libraries. Other inputs are returned unchanged."""
     return inputs.docs if isinstance(inputs, TokenBatch) else inputs
 
 

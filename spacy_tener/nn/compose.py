@@ -1,4 +1,4 @@
-"""Thinc layers that wrap a torch module, chain layers, or concatenate the outputs of layers."""
+"""Thinc layers that wrap torch modules, and functions that combine layers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ragged_layer(
     The module is called with the token embeddings of all texts, concatenated, and with the number of tokens in each
     text.
 
-    name (str): Name of the layer.
+    name (str): Layer name.
     build (Callable): Function that builds the module from the widths `nI` and `nO`. It must be picklable.
     make_predictor (Callable): Function that builds the NumPy implementation from `Weights`. None if there is no NumPy
         implementation.

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from ..processes import count_cores, count_physical_cores
 
-# Number of multiplications in linear layers per CPU thread. In smaller training steps, an additional thread mostly
-# waits for the other threads (research/results/threads.md).
+# A training step uses one CPU thread per 2^32 multiplications in linear layers. With less work per thread, the threads
+# mostly wait for each other (research/results/threads.md).
 WORK_PER_THREAD = 1 << 32
 
 

@@ -91,7 +91,7 @@ class Graph:
     def add(self, operator: str, *inputs: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> list[Value]:
         """Add a node to the graph.
 
-        operator (str): Name of the ONNX operator.
+        operator (str): ONNX operator name.
         inputs (Any): Tensors of the graph, arrays or numbers. Arrays and numbers are converted to constants. Use None
             to omit an optional input.
         outputs (int): Number of outputs.
@@ -126,7 +126,7 @@ class Graph:
     def input(self, name: str, dtype: Any, *shape: str) -> Value:
         """Add an input to the graph.
 
-        name (str): Name of the input.
+        name (str): Input name.
         dtype (Any): NumPy dtype, or `str`.
         shape (str): Name of each dimension. All dimensions have dynamic sizes.
         RETURNS (Value): The input.
@@ -340,7 +340,7 @@ class Graph:
 class PaddedBatch:
     """The lengths and the padding mask of a padded batch in an ONNX graph.
 
-    lengths (Value): Number of tokens in each sequence. *Shape:* (sequences,)
+    lengths (Value): Sequence lengths in tokens. *Shape:* (sequences,)
     longest (Value): Length of the longest sequence. *Shape:* ()
     is_real (Value): Mask that is False for padded positions. *Shape:* (sequences, longest)
     """

@@ -1,4 +1,4 @@
-"""Neural network layers in NumPy that all architectures share, and `Weights`, the parameters of a trained torch module.
+"""Neural network layers in NumPy that all architectures share, and `Weights`, which contains their parameters.
 
 Each layer has the same output as the layer of this name in `layers_torch` in evaluation mode. The method `__call__`
 computes the output with NumPy, from the concatenated tokens of all sequences. The method `write` adds the layer to an
@@ -54,7 +54,7 @@ class Weights:
     def shaped(self, name: str, *shape: int | None) -> NDArray[Any]:
         """Return a parameter after checking its shape. Raises a WeightsError if the shape is wrong.
 
-        name (str): Name of the parameter.
+        name (str): Parameter name.
         shape (int | None): The expected size of each dimension. None for any size.
         """
         array = self[name]
@@ -114,7 +114,7 @@ class Linear:
 class LayerNorm:
     """Layer normalization over the last dimension, like `nn.LayerNorm`.
 
-    weights (Weights): The parameters of the layer.
+    weights (Weights): The layer parameters.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -145,7 +145,7 @@ class EmbeddingTables:
     """Embedding tables for several features of a token. The embeddings of all features are concatenated.
 
     widths (Mapping[str, int]): Embedding width of each table, by name.
-    weights (Weights): The parameters of the layer.
+    weights (Weights): The layer parameters.
     """
 
     def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
@@ -164,7 +164,7 @@ class EmbeddingTables:
 class Projection:
     """A linear layer that can be used in place of an encoder.
 
-    weights (Weights): The parameters of the layer.
+    weights (Weights): The layer parameters.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -185,7 +185,7 @@ class Projection:
 class Convolution:
     """A one-dimensional convolution over each sequence, with zero padding at both ends.
 
-    weights (Weights): The parameters of the layer.
+    weights (Weights): The layer parameters.
     out (int): Output width.
     size (int): Kernel size in tokens, an odd number.
     """
@@ -200,8 +200,8 @@ class Convolution:
     def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
         """Apply the convolution.
 
-        x (FloatArray): Token embeddings of all sequences, concatenated. *Shape:* (tokens, width)
-        lengths (IntArray): Number of tokens in each sequence. *Shape:* (sequences,)
+        x (FloatArray): Concatenated token embeddings. *Shape:* (tokens, width)
+        lengths (IntArray): Sequence lengths in tokens. *Shape:* (sequences,)
         RETURNS (FloatArray): The output for each token. *Shape:* (tokens, out)
         """
         if len(self.offsets) == 1:
@@ -257,7 +257,7 @@ class TransformerLayer:
 
     config (StackConfig): Sizes of the layer.
     attention (Any): The attention. It is called with the same arguments as the layer.
-    weights (Weights): The parameters of the layer.
+    weights (Weights): The layer parameters.
     """
 
     def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
@@ -270,16 +270,16 @@ class TransformerLayer:
     def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
         """Apply the transformer layer. *Shape:* (tokens, width)
 
-        x (FloatArray): Token embeddings of all sequences, concatenated.
+        x (FloatArray): Concatenated token embeddings.
         context (Any): Additional arguments for the attention.
         """
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, attended: FloatArray) -> FloatArray:
-        """Compute the output of the transformer layer from the output of its attention.
+        """Compute the output of the transformer layer from its attention output.
 
         x (FloatArray): The layer's input. *Shape:* (tokens, width)
-        attended (FloatArray): The output of the attention, which is overwritten. *Shape:* (tokens, width)
+        attended (FloatArray): The attention output, which is overwritten. *Shape:* (tokens, width)
         RETURNS (FloatArray): The layer's output. *Shape:* (tokens, width)
         """
         attended += x

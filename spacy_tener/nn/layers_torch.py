@@ -153,7 +153,7 @@ class EmbeddingTables(nn.Module):
     def grow(self, name: str, height: int) -> None:
         """Add randomly initialized embeddings to a table.
 
-        name (str): Name of the table.
+        name (str): Table name.
         height (int): The new number of rows.
         """
         table = self.tables[name]
@@ -172,7 +172,7 @@ class EmbeddingTables(nn.Module):
     def fill(self, name: str, rows: IntArray, vectors: FloatArray) -> None:
         """Copy pretrained vectors into a table.
 
-        name (str): Name of the table.
+        name (str): Table name.
         rows (IntArray): Index of the row to overwrite for each vector. *Shape:* (vectors,)
         vectors (FloatArray): The vectors. *Shape:* (vectors, width)
         """
@@ -208,9 +208,9 @@ class ConvolutionWindows:
     def of(cls, lengths: IntArray, size: int, *, device: torch.device | str = "cpu") -> ConvolutionWindows:
         """Compute the gather indices for a batch of sequences.
 
-        lengths (IntArray): Number of tokens in each sequence. *Shape:* (sequences,)
+        lengths (IntArray): Sequence lengths in tokens. *Shape:* (sequences,)
         size (int): Kernel size in tokens.
-        device (torch.device | str): Device of the result.
+        device (torch.device | str): Target device.
         """
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
@@ -253,7 +253,7 @@ class Convolution(nn.Module):
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
         """Apply the convolution. *Shape:* (tokens, width) to (tokens, out)
 
-        x (Tensor): Token embeddings of all sequences, concatenated.
+        x (Tensor): Concatenated token embeddings.
         windows (ConvolutionWindows): Gather indices for the kernel size of this layer.
         """
         return self.product(windows.gather(x))
@@ -337,16 +337,16 @@ class TransformerLayer(nn.Module):
     def forward(self, x: Tensor, *context: Any) -> Tensor:
         """Apply the transformer layer. *Shape:* (tokens, width) to (tokens, width)
 
-        x (Tensor): Token embeddings of all sequences, concatenated.
+        x (Tensor): Concatenated token embeddings.
         context (Any): Additional arguments for the attention.
         """
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Compute the output of the transformer layer from the output of its attention.
+        """Compute the output of the transformer layer from its attention output.
 
         x (Tensor): The layer's input. *Shape:* (tokens, width)
-        attended (Tensor): The output of the attention. *Shape:* (tokens, width)
+        attended (Tensor): The attention output. *Shape:* (tokens, width)
         RETURNS (Tensor): The layer's output. *Shape:* (tokens, width)
         """
         x = self.attention_norm(x + attended)

@@ -26,8 +26,8 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, sta
 from ..types import BoolArray, FloatArray, IntArray
 from .devices_torch import on_device
 
-# The time that an additional bucket takes, in token pairs: its operations take as long as attention for this number of
-# token pairs.
+# The cost of an additional bucket, in token pairs: the bucket takes as long as attention for this number of queries and
+# keys.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 
 
@@ -50,9 +50,9 @@ class Bucket:
 class Ragged:
     """The lengths of all sequences in a batch, and gather indices that add and remove padding.
 
-    Multi-head attention has one row for each token and attention head. Other layers have one row for each token.
+    The input of multi-head attention has a row for each token and head. Other layers have one row per token.
 
-    lengths (tuple[int, ...]): Number of tokens in each sequence, which may be 0. *Shape:* (sequences,)
+    lengths (tuple[int, ...]): Sequence lengths in tokens. Sequences may be empty. *Shape:* (sequences,)
     heads (int): Number of rows per token.
     buckets (tuple[Bucket, ...]): The padded buckets, in descending order of length. Empty sequences are skipped.
     positions (Tensor): Position of each token in its sequence. *Shape:* (tokens,)
@@ -85,11 +85,12 @@ class Ragged:
 
         More buckets need less padding, but each bucket takes additional time.
 
-        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+        lengths (Lengths): Sequence lengths in tokens. *Shape:* (sequences,)
         heads (int): Number of rows per token.
-        device (torch.device | str): Device of the tensors.
+        device (torch.device | str): Target device.
         n_tokens (int | None): The expected total number of tokens, for a check of `lengths`.
-        bucket_cost (int | None): The time that an additional bucket takes, in token pairs. None for `PAIRS_PER_BUCKET`.
+        bucket_cost (int | None): The cost of an additional bucket, in token pairs (a query and a key). None for
+            `PAIRS_PER_BUCKET`.
         by_tokens (bool): Whether `bucket_cost` is in tokens instead of token pairs. Use this for layers whose running
             time is linear in the sequence length.
         """
@@ -187,7 +188,7 @@ class Segments:
 
         index (IntArray): Segment index of each row. *Shape:* (rows,)
         n_segments (int): Number of segments.
-        device (torch.device | str): Device of the tensors.
+        device (torch.device | str): Target device.
         """
         counts = np.bincount(index, minlength=n_segments)
         arrays = index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
@@ -197,8 +198,8 @@ class Segments:
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:
         """Create a segment for each sequence in a concatenated batch.
 
-        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
-        device (torch.device | str): Device of the tensors.
+        lengths (Lengths): Sequence lengths in tokens. *Shape:* (sequences,)
+        device (torch.device | str): Target device.
         """
         sizes = as_lengths(lengths)
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
