@@ -1,7 +1,7 @@
-"""Write files and directories atomically, lock directories, and compute digests of contents.
+"""Write files and directories atomically, lock directories, and compute content hashes.
 
-All commands write their output with these functions. If a process is killed, an output is either complete or absent,
-and never half written.
+All commands write their output with these functions. Even if a process is killed, the output path never contains a
+partially written file or directory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-# Fixes for common errors of the operating system.
+# Suggested fixes for common errors of the operating system, by error code.
 _REMEDIES = {
     errno.ENOSPC: "Free some space, or choose another path.",
     errno.EDQUOT: "Free some space, or choose another path.",
@@ -39,10 +39,9 @@ _REMEDIES = {
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a string to a UTF-8 file atomically. See `write_file`.
+    """Write a string to a file atomically, encoded as UTF-8. See `write_file`.
 
-    File names that are not valid UTF-8 are contained in strings as lone surrogates. These are written as escape
-    sequences.
+    Lone surrogates, which Python uses for invalid bytes in file names, are written as backslash escapes.
     """
     write_bytes(path, text.encode("utf8", "backslashreplace"))
 
@@ -53,9 +52,10 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file atomically: write a temporary file in the same directory, sync it to disk, then rename it.
+    """Write a file atomically: write a temporary file in the same directory, sync it to disk, and rename it.
 
     Missing parent directories are created. If `path` is a symbolic link, the link is kept and its target is written.
+    Raises a RemedyError if the file cannot be written.
 
     write (Callable[[IO[bytes]], Any]): Function that writes the content to an open file.
     """
@@ -76,14 +76,16 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 @contextlib.contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
-    """Yield a path at which to write a directory. If the block succeeds, the directory replaces `folder`.
+    """Replace a directory with a new version after the new version is complete.
 
-    If `folder` is a symbolic link, the link is kept and its target is replaced.
+    This context manager yields a temporary path at which to create the new directory. On exit, the new directory
+    replaces `folder`. If an exception is raised, `folder` is not changed. If `folder` is a symbolic link, the link is
+    kept and its target is replaced.
     """
     with writing(folder):
         folder = Path(os.path.realpath(folder))
         folder.parent.mkdir(parents=True, exist_ok=True)
-        # The temporary directory is on the same file system, so that renaming doesn't copy files.
+        # Create the temporary directory next to `folder`, since renaming works only within a file system.
         with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
             new, old = Path(temporary, "new"), Path(temporary, "old")
             yield new
@@ -98,13 +100,15 @@ def replaced(folder: Path) -> Iterator[Path]:
 
 
 def find_package_files(folder: Path, names: Sequence[str], package: str, expected: str, otherwise: str) -> Path:
-    """Return the directory of a package's data files. Raises a RemedyError if a file is missing or has other contents.
+    """Return the data directory of an installed package after checking its files.
 
-    folder (Path): Directory of the files.
-    names (Sequence[str]): Names of the files.
-    package (str): Package and version as a pip requirement, for messages.
-    expected (str): SHA-256 of the concatenated contents, in the order of `names`.
-    otherwise (str): How to use other files instead. Appended to the message.
+    Raises a RemedyError if a file is missing or if the contents do not match the expected hash.
+
+    folder (Path): Directory that contains the files.
+    names (Sequence[str]): File names.
+    package (str): Package name and version as a pip requirement, for error messages.
+    expected (str): SHA-256 hash of the concatenated file contents, in the order of `names`.
+    otherwise (str): Alternative to installing the package, appended to the error message.
     """
     content = hashlib.sha256()
     for name in names:
@@ -120,7 +124,7 @@ def find_package_files(folder: Path, names: Sequence[str], package: str, expecte
 
 
 def digest(path: Path) -> str:
-    """Return a digest of a file, or of the names and contents of all files in a directory.
+    """Return a hash of a file's content, or of all file names and contents in a directory.
 
     Hidden files and `.pyc` files are ignored.
     """
@@ -135,21 +139,25 @@ def digest(path: Path) -> str:
     return joined.hexdigest()
 
 
-@cache  # Many training runs use the same files. Size and modification time detect changes of a file.
+# Cached, since many training runs use the same files. A modified file has another modification time or size.
+@cache
 def _digest_of_file(path: Path, modified: int, size: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16)).hexdigest()
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a RemedyError if the path of an output directory exists but isn't a directory."""
+    """Raise a RemedyError if the path of an output directory exists but is not a directory."""
     if folder.exists() and not folder.is_dir():
         raise RemedyError(f"{folder}: not a directory", "Use a new or existing directory.")
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert OSErrors in the block to RemedyErrors with this path instead of the path of a temporary file."""
+    """Convert each OSError in a `with` block into a RemedyError with the output path and a suggested fix.
+
+    path (Path): The output path for the message. The OSError usually contains the path of a temporary file.
+    """
     try:
         yield
     except OSError as error:
@@ -159,17 +167,18 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file during the block. Raises a RemedyError if another process holds the lock.
+    """Hold an exclusive lock on a lock file, as a context manager. The file is created if it does not exist.
 
-    The operating system releases the lock when the process ends, even if it is killed. The file isn't removed.
-    Otherwise a process that waits for the lock would lock the removed file while a third process creates and locks a
-    new one.
+    Raises a RemedyError if another process holds the lock. The operating system releases the lock when the process
+    ends, even if it is killed.
     """
     check_folder(path.parent)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a")
     with file:
+        # The lock file is never deleted. Otherwise two processes could hold locks at the same time, one on the deleted
+        # file and one on a new file with the same name.
         if not _lock(file.fileno()):
             raise RemedyError(f"{path.parent}: another process uses this directory", "Wait until it ends, or stop it.")
         yield
@@ -184,15 +193,14 @@ def _lock(descriptor: int) -> bool:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False
-    except OSError:  # The file system, for example of a network drive, doesn't support locks.
+    # The file system does not support locks, for example on a network drive.
+    except OSError:
         return True
     return True
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the entries of a directory to disk, so that a renamed file survives a power failure. Windows doesn't support
-    this.
-    """
+    """Sync a directory to disk, so that a renamed file survives a power failure. This is not supported on Windows."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -202,5 +210,5 @@ def _sync_folder(folder: Path) -> None:
 
 
 def size_mb(folder: Path) -> float:
-    """Return the total size of the files in a directory in MB (1,000,000 bytes)."""
+    """Return the total size of all files in a directory in MB (1,000,000 bytes)."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

@@ -1,12 +1,12 @@
-"""Find and open input files: plain or compressed, in any encoding, or from standard input.
+"""Find, open and decode input files. Files can be compressed, use any encoding, or be read from standard input.
 
     with open_file("texts.jsonl.gz") as (stream, _):
         for number, line in decode_lines(stream, "utf-8"):
             record = parse_object(line)
 
-Invalid text or JSON doesn't raise an exception here. It is returned as `DamagedText` with the reason, and the caller
-decides what to do: most raise an `InputError`, `convert` reports all errors of a file together, and `annotate` writes a
-row with the error.
+Text that cannot be decoded or parsed does not raise an exception. It is returned as a `DamagedText` with the reason, so
+that each command can choose how to handle the error. Most commands raise an `InputError`. `convert` reports all errors
+in a file at once, and `annotate` writes each error to its output.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .errors import InputError, RemedyError, counted, install
 
 STDIN = "-"
 PLAIN_TEXT = "text"
-# Formats by file name suffix.
+# File format for each supported file name suffix.
 FORMATS = {
     **dict.fromkeys((".txt", ".text"), PLAIN_TEXT),
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
@@ -41,19 +41,19 @@ FORMATS = {
     ".spacy": "spacy",
 }
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
-# Maximum number of characters in a line. Binary files may have much longer lines, which would fill the memory.
+# Maximum number of characters in a line. This limits the memory for binary files, which may not contain line breaks.
 MAX_LINE_LENGTH = 1 << 26
 SAVE_AS_UTF8 = "Save the file as UTF-8. `tener convert` and `tener annotate` support others: `--encoding gb18030`."
-_SHOWN_CHARACTERS = 1000  # Number of characters returned from a line that is too long.
+_SHOWN_CHARACTERS = 1000  # Number of characters to return from a line that is too long.
 _BUFFER = 1 << 20
 _ZIP = b"PK\x03\x04"
 _BYTES_AS_SURROGATES = "spacy_tener.bytes_as_surrogates"
 
 
 class DamagedText(str):
-    """A string that could not be read or parsed completely.
+    """A string that could not be decoded or parsed completely.
 
-    It contains the valid part of the text. `reason` describes the problem.
+    The string contains the part of the input that could be read. The attribute `reason` describes the error.
     """
 
     reason: str
@@ -71,8 +71,8 @@ class DamagedText(str):
 class InputFile:
     """An input file.
 
-    address (str): Path of the file, or `-` for standard input.
-    name (str): Path relative to the input directory. For a file that is itself an input, its file name.
+    address (str): File path, or `-` for standard input.
+    name (str): File path relative to the input directory. If the user passed the path of the file, its file name.
     found (bool): Whether the file was found in an input directory.
     """
 
@@ -81,28 +81,37 @@ class InputFile:
     found: bool = False
 
 
-# Files
+# Functions that find and open files
 
 
 def suffix_of(path: str | Path) -> str:
-    """Return the suffix that determines the format, without the suffix of a compression: `.jsonl` for `x.jsonl.gz`."""
+    """Return the file name suffix without the suffix of a compression.
+
+    For example, return `.jsonl` for `x.jsonl.gz`.
+    """
     path = Path(path)
     return Path(path.stem).suffix if path.suffix in COMPRESSED else path.suffix
 
 
 def format_of(path: str | Path) -> str:
-    """Return the format of a file by its suffix. Files with unknown suffixes are plain text, with one text on each
-    line.
+    """Return the file format that belongs to a file name suffix.
 
-    A `.json` file is read as JSONL if the user passes its path. In directories it is ignored, since it often contains
-    metadata.
+    Files with unknown suffixes are treated as plain text with one text per line, and `.json` files as JSONL. In input
+    directories, `.json` files are ignored, since they often contain metadata.
     """
     suffix = suffix_of(path)
     return "jsonl" if suffix == ".json" else FORMATS.get(suffix, PLAIN_TEXT)
 
 
 def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
-    """Return the wanted files and all other files in a directory tree, both sorted. Hidden files are ignored."""
+    """Search a directory tree, and return the files that match a condition and all other files.
+
+    Hidden files are ignored.
+
+    directory (Path): The directory.
+    is_wanted (Callable[[Path], bool]): The condition.
+    RETURNS (tuple[list[Path], list[Path]]): The sorted paths of matching files, and of all other files.
+    """
     wanted: list[Path] = []
     unwanted: list[Path] = []
     for path in sorted(directory.rglob("*")):
@@ -114,14 +123,16 @@ def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path]
 def find_files(
     inputs: Iterable[str | Path], is_wanted: Callable[[Path], bool], what: str, remedy: str
 ) -> tuple[list[InputFile], list[str]]:
-    """Return the input files in the given order, and the ignored files of directories.
+    """Find all input files in the given files and directories.
 
-    All wanted files in a directory tree are returned. A path that occurs twice is returned twice.
+    Directories are searched recursively. If a path is given twice, its files are returned twice. Raises an InputError
+    if a directory contains no input files.
 
-    inputs (Iterable[str | Path]): Paths of files and directories, or `-`.
-    is_wanted (Callable[[Path], bool]): Returns whether a file in a directory is an input.
-    what (str): Description of the wanted files, for the error about a directory without any.
-    remedy (str): How to fix this error.
+    inputs (Iterable[str | Path]): Paths of files and directories, or `-` for standard input.
+    is_wanted (Callable[[Path], bool]): Function that returns whether a file in a directory is an input file.
+    what (str): Description of the input files, for the error message.
+    remedy (str): How to fix the error, for the error message.
+    RETURNS (tuple[list[InputFile], list[str]]): The input files, and the paths of all other files in the directories.
     """
     files: list[InputFile] = []
     skipped: list[str] = []
@@ -140,7 +151,10 @@ def find_files(
 
 
 def size_and_version(address: str) -> tuple[int, str]:
-    """Return the size of a file on disk, and a string that changes if the file is modified."""
+    """Return the size of a file in bytes, and its modification time as a string.
+
+    Raises an InputError if the file does not exist, or is a pipe or a device.
+    """
     try:
         status = os.stat(address)
     except FileNotFoundError as error:
@@ -154,9 +168,12 @@ def size_and_version(address: str) -> tuple[int, str]:
 
 @contextmanager
 def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """Open a file and yield its decompressed stream, and the file itself, whose position shows the progress.
+    """Open a file, decompress it, and close it when the context exits.
 
     Raises an InputError if the file cannot be read.
+
+    The context manager yields two streams: the decompressed stream, and the file itself. The position in the file can
+    be used to show the progress.
     """
     try:
         with open(address, "rb") as file, decompressed(file, str(address)) as stream:
@@ -169,9 +186,12 @@ def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 @contextmanager
 def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
-    """Yield the decompressed stream of an open file, or the file itself if it isn't compressed.
+    """Yield a decompressed stream of an open file. If the file is not compressed, its content is unchanged.
 
-    The compression is detected by the first bytes, since file names may be wrong and standard input has none.
+    The compression is detected from the first bytes, since standard input has no file name.
+
+    file (IO[bytes]): The open file.
+    source (str): Name of the file, for error messages.
     """
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file), _BUFFER)
     start = buffered.peek(_BUFFER)
@@ -186,7 +206,7 @@ def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
 
 
 def _zstd(packed: IO[bytes]) -> Any:
-    """Return a decompressor for zstandard. Raises a RemedyError if pyarrow isn't installed."""
+    """Return a stream that decompresses Zstandard. Raises a RemedyError if pyarrow is not installed."""
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -202,22 +222,25 @@ _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
 }
 
 
-# Text
+# Functions that decode text
 
 
 def check_encoding(encoding: str) -> str:
-    """Return Python's name of a text encoding. Raises a RemedyError if it is unknown."""
+    """Return Python's canonical name for a text encoding. Raises a RemedyError if the encoding is unknown."""
     try:
-        b" ".decode(encoding, _BYTES_AS_SURROGATES)  # Raises an error for codecs that don't encode text, such as hex.
+        b" ".decode(encoding, _BYTES_AS_SURROGATES)  # Raises a LookupError for codecs such as hex.
         return codecs.lookup(encoding).name
     except (LookupError, UnicodeError) as error:
         raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file, numbered from 1. Raises an InputError for lines that are not valid text.
+    """Yield the line number, starting with 1, and the text of each line in a file.
 
-    path (str | Path): Path of the file, or `-` for standard input.
+    Raises an InputError for invalid text.
+
+    path (str | Path): File path, or `-` for standard input.
+    encoding (str): The text encoding.
     """
     for number, line in _decode_file(path, encoding):
         reason, remedy = "", "Save the file as plain text."
@@ -243,9 +266,9 @@ def _decode_file(path: str | Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a stream without line ends and byte order mark, numbered from 1.
+    """Yield the line number, starting with 1, and the text of each line in a stream. Line breaks are removed.
 
-    A line that cannot be decoded, or that is too long, is yielded as DamagedText.
+    If a line cannot be decoded, or if it is too long, a `DamagedText` is yielded. A byte order mark is skipped.
     """
     with open_text(stream, encoding) as file:
         for number in itertools.count(1):
@@ -264,13 +287,18 @@ def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def decode_whole(stream: IO[bytes], encoding: str) -> str:
-    """Return the text of a stream with its original line ends, without a byte order mark."""
+    """Return the decoded content of a stream. Line breaks are not changed, and a byte order mark is skipped."""
     with open_text(stream, encoding) as file:
         return check_decoded(file.read(), encoding, "text")
 
 
 def check_decoded(text: str, encoding: str, what: str = "line") -> str:
-    """Return a text from `open_text`, as DamagedText if some of its bytes could not be decoded."""
+    """Check a string that was decoded by `open_text`. Return a `DamagedText` if it contains lone surrogates.
+
+    text (str): The string.
+    encoding (str): The text encoding, for the error message.
+    what (str): Description of the string, such as "line", for the error message.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -280,8 +308,9 @@ def check_decoded(text: str, encoding: str, what: str = "line") -> str:
 
 @contextmanager
 def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
-    """Yield a text stream without a byte order mark. Bytes that cannot be decoded become lone surrogates."""
-    decoder_reads_mark = bool("".encode(encoding))  # Encodings such as utf-16 write, and skip, a byte order mark.
+    """Decode a stream, as a context manager. A byte order mark is skipped, and invalid bytes become lone surrogates."""
+    # Codecs such as utf-16 write a byte order mark, and skip it when decoding. Other codecs do not.
+    decoder_reads_mark = bool("".encode(encoding))
     mark = b"" if decoder_reads_mark else "\ufeff".encode(encoding, errors="ignore")
     if mark and cast(io.BufferedReader, stream).peek(len(mark)).startswith(mark):
         stream.read(len(mark))
@@ -289,13 +318,13 @@ def open_text(stream: IO[bytes], encoding: str) -> Iterator[io.TextIOWrapper]:
     try:
         yield file
     finally:
-        file.detach()  # Otherwise the wrapper would close the stream, which belongs to the caller.
+        file.detach()  # Detach the wrapper, which would close the stream.
 
 
 def _bytes_as_surrogates(error: UnicodeError) -> tuple[str, int]:
-    """Replace bytes that cannot be decoded with lone surrogates.
+    """Handle decoding errors by replacing invalid bytes with lone surrogates.
 
-    Python's error handler `surrogateescape` does the same, but only for bytes above 127, which isn't enough for UTF-16.
+    Python's `surrogateescape` supports only bytes above 127. UTF-16 text can contain other invalid bytes.
     """
     assert isinstance(error, UnicodeDecodeError)
     return "".join(chr(0xDC00 + byte) for byte in error.object[error.start : error.end]), error.end
@@ -305,7 +334,7 @@ codecs.register_error(_BYTES_AS_SURROGATES, _bytes_as_surrogates)
 
 
 def check_text(value: Any) -> str:
-    """Return the text of a record, as DamagedText if it is missing, not a string, or cannot be encoded as UTF-8."""
+    """Check the text in an input record. Return a `DamagedText` if it is not a string or contains lone surrogates."""
     if isinstance(value, DamagedText):
         return value
     if not isinstance(value, str):
@@ -317,11 +346,11 @@ def check_text(value: Any) -> str:
     return value
 
 
-# JSON
+# Functions that parse JSON
 
 
 def parse_json(text: str) -> Any:
-    """Return a parsed JSON value, or DamagedText if the string isn't valid JSON."""
+    """Parse a JSON string. Return a `DamagedText` if it is not valid JSON."""
     if isinstance(text, DamagedText):
         return text
     try:
@@ -331,7 +360,7 @@ def parse_json(text: str) -> Any:
 
 
 def parse_object(text: str) -> dict[str, Any] | DamagedText:
-    """Return a parsed JSON object, or DamagedText if the line isn't a JSON object."""
+    """Parse a JSON object. Return a `DamagedText` if the string is not valid JSON or not an object."""
     value = parse_json(text)
     if isinstance(value, (dict, DamagedText)):
         return value
@@ -339,7 +368,7 @@ def parse_object(text: str) -> dict[str, Any] | DamagedText:
 
 
 def json_fault(error: Exception) -> str:
-    """Return the reason why a string isn't valid JSON."""
+    """Return an error message for an exception that was raised by `json.loads`."""
     if isinstance(error, json.JSONDecodeError):
         return f"not valid JSON: {error.msg} at column {error.colno}"
     deep = isinstance(error, RecursionError)

@@ -1,4 +1,4 @@
-"""Record the inputs, settings and finished files of an output in `_manifest.json`, so that a command can resume.
+"""Record the inputs and settings of a command in `_manifest.json`, so that an interrupted command can be resumed.
 
     manifest = Manifest.resume(folder, {"batch": 8, "texts": file_input("texts.txt")}, remedy="Choose another path.")
     for part in parts:
@@ -7,8 +7,8 @@
             manifest.finish(part)
     manifest.save()
 
-If the output was created from other inputs or settings, `resume` raises an error that lists the changes. The commands
-`annotate`, `silver` and `review` and all training runs use manifests.
+If input files or settings have changed since the output was created, `resume` raises an error that lists the changes.
+Manifests are used in the commands `annotate`, `silver` and `review` and in all training runs.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from typing import Any
 from .errors import RemedyError
 from .files import digest, write_bytes
 
-NAME = "_manifest.json"  # Arrow and Spark ignore files whose names begin with an underscore.
+# Arrow and Spark ignore files whose names begin with an underscore.
+NAME = "_manifest.json"
 PACKAGES = ("spacy_tener", "spacy", "thinc", "torch", "numpy")
-_MIN_SAVE_INTERVAL_FACTOR = 20  # Saving may take at most 1/20 of the time, even if there are many small parts.
+# Wait 20 times as long as the last save took, so that saving takes at most 1/20 of the running time.
+_MIN_SAVE_INTERVAL_FACTOR = 20
 _MAX_NAMES = 3
 _MAX_LENGTH = 100
 
 
 class Manifest:
-    """The inputs and settings of an output, and its finished parts.
+    """The input files, settings and finished output files of a command that can be resumed.
 
-    folder (Path): Directory of the output.
-    made_of (Mapping[str, Any]): Inputs and settings by name, as JSON values. Inputs are results of `file_input`, or
-        lists of them, and are compared by content.
-    versions (Mapping[str, str] | None): Versions of Python and packages. By default, the installed ones. If inputs or
-        settings changed, changed versions are listed too. They are not a change by themselves.
-    parts (Mapping[str, Any] | None): Finished parts by file name, with information about each.
+    folder (Path): The output directory.
+    made_of (Mapping[str, Any]): Input files and settings, by name. An input file is a dictionary that `file_input`
+        returns. All other values must be serializable as JSON.
+    versions (Mapping[str, str] | None): Versions of Python and packages. By default, the installed versions. Changed
+        versions are only reported in addition to changed input files or settings.
+    parts (Mapping[str, Any] | None): Finished output files by name, with information about each file.
     """
 
     def __init__(
@@ -56,12 +58,12 @@ class Manifest:
         self.versions = installed_versions() if versions is None else dict(versions)
         self.parts = dict(parts or {})
         self._no_save_before = 0.0
-        # Contents that this process may have written last. Any other content was written by another process.
+        # Contents of the manifest file that this process may have written. Any other content is from another process.
         self._written_contents: list[bytes] = []
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Return the manifest of an output, or None if it doesn't exist or is damaged."""
+        """Load the manifest of an output directory. Return None if the manifest does not exist or is invalid."""
         try:
             data = json.loads((folder / NAME).read_bytes())
             made_of, versions, parts = (dict(data[name]) for name in ("made_of", "versions", "parts"))
@@ -71,12 +73,16 @@ class Manifest:
 
     @classmethod
     def resume(cls, folder: Path, made_of: Mapping[str, Any], *, remedy: str) -> Manifest:
-        """Save and return the manifest of an output, with the parts that were finished earlier and still exist.
+        """Create the manifest of an output directory.
 
-        Raises a RemedyError if the directory contains files but no manifest, or if it was created from other inputs or
-        settings. If it contains no other files than the manifest, inputs and settings may have changed.
+        If the directory already has a manifest, continue with its finished files.
 
-        remedy (str): How to fix this error.
+        Raises a RemedyError if the output directory contains files but no manifest, or if input files or settings have
+        changed since its files were created.
+
+        folder (Path): The output directory.
+        made_of (Mapping[str, Any]): Input files and settings, by name.
+        remedy (str): How to fix the error, for the error message.
         """
         manifest, before = cls(folder, made_of), cls.read(folder)
         paths = folder.iterdir() if folder.is_dir() else ()
@@ -94,24 +100,29 @@ class Manifest:
         return manifest
 
     def changes(self, now: Manifest) -> tuple[str, ...]:
-        """Return the differences between this manifest and a newer one, with one string for each setting or input."""
+        """Return a description of each input file and setting that differs in a newer manifest.
+
+        now (Manifest): The newer manifest.
+        """
         lines = tuple(_changes("", self.made_of, now.made_of))
         versions = [f"{name} {old}" for name, old in self.versions.items() if now.versions.get(name, old) != old]
         return (*lines, f"created with {', '.join(versions)}") if lines and versions else lines
 
     def finish(self, part: str, information: Any = None) -> None:
-        """Add a finished part. The manifest is saved from time to time; after a crash, parts since the last save are
+        """Record that an output file is finished.
+
+        To save time, the manifest is not written after every call. After a crash, files since the last write are
         computed again.
 
-        part (str): File name of the part.
-        information (Any): Information about the part, as a JSON value.
+        part (str): File name of the output file.
+        information (Any): Information about the file that can be serialized as JSON.
         """
         self.parts[part] = information
         if time.monotonic() >= self._no_save_before:
             self.save()
 
     def save(self) -> None:
-        """Write the manifest. Raises a RemedyError if another process has changed it since the last save."""
+        """Write the manifest. Raises a RemedyError if another process has written it since the last save."""
         start = time.monotonic()
         path = self.folder / NAME
         if self._written_contents and (not path.exists() or path.read_bytes() not in self._written_contents):
@@ -119,7 +130,8 @@ class Manifest:
             raise RemedyError("Another process writes to the output", remedy)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
         content = f"{json.dumps(data, indent=1)}\n".encode()
-        if self._written_contents:  # If writing is interrupted, the file may have the old or the new content.
+        # If writing is interrupted, the file can have the old or the new content, so both are accepted.
+        if self._written_contents:
             self._written_contents.append(content)
         write_bytes(path, content)
         self._written_contents = [content]
@@ -127,18 +139,18 @@ class Manifest:
 
 
 def file_input(path: Path | str, content: str | None = None) -> dict[str, str | None]:
-    """Return the manifest entry of an input.
+    """Return the path and the content hash of an input file, for use in a manifest.
 
-    path (Path | str): Path of the input.
-    content (str | None): Identifier of its content. By default, a digest.
+    path (Path | str): File path or directory.
+    content (str | None): Identifier of the content. By default, a hash.
     """
     return {"path": str(path), "content": digest(Path(path)) if content is None else content}
 
 
 def stream_input(name: str) -> dict[str, str | None]:
-    """Return the manifest entry of an input that can be read only once, such as standard input.
+    """Return the name of an input stream, such as standard input, for use in a manifest.
 
-    Its content is unknown, so it always counts as changed.
+    The content of a stream is unknown before the stream is read, so a command with an input stream cannot be resumed.
     """
     return {"path": name, "content": None}
 
@@ -146,7 +158,7 @@ def stream_input(name: str) -> dict[str, str | None]:
 def installed_versions(*packages: str) -> dict[str, str]:
     """Return the versions of Python and of installed packages.
 
-    packages (str): Names of packages. By default, `PACKAGES`.
+    packages (str): Package names. By default, `PACKAGES`. Packages that are not installed are skipped.
     """
     versions = {"Python": platform.python_version()}
     for package in packages or PACKAGES:
@@ -156,7 +168,12 @@ def installed_versions(*packages: str) -> dict[str, str]:
 
 
 def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
-    """Yield the differences between two values of a manifest. `name` is the dotted name of the value."""
+    """Describe the differences between two values of a manifest.
+
+    name (str): Name of the value. For a value in a nested dictionary, the keys are separated by dots.
+    before (Any): The old value.
+    now (Any): The new value.
+    """
     if isinstance(before, Mapping) and isinstance(now, Mapping) and not _is_input(before) and not _is_input(now):
         for key in dict.fromkeys([*before, *now]):
             yield from _changes(f"{name}.{key}".removeprefix("."), before.get(key), now.get(key))
@@ -177,24 +194,24 @@ def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
 
 
 def _is_input(value: Any) -> bool:
-    """Return whether a value is an entry of `file_input` or `stream_input`."""
+    """Return whether a value was created by `file_input` or `stream_input`."""
     return isinstance(value, Mapping) and value.keys() == {"path", "content"}
 
 
 def _inputs(value: Any) -> list[Mapping[str, Any]]:
-    """Return the input entries in a value."""
+    """Return all input files in a value. The value can be an input file, a list of input files, or a setting."""
     return [entry for entry in (value if isinstance(value, list) else [value]) if _is_input(entry)]
 
 
 def _content(value: Any) -> Any:
-    """Return a value in which inputs are replaced with the identifiers of their contents."""
+    """Convert a value for comparison. Input files are compared by content, so their paths are removed."""
     if isinstance(value, list):
         return list(map(_content, value))
     return [value["content"]] if _is_input(value) else value
 
 
 def _format_value(value: Any) -> str:
-    """Return a value as text for a message."""
+    """Format a manifest value for an error message."""
     if value is None:
         return "nothing"
     if _is_input(value):
@@ -204,5 +221,5 @@ def _format_value(value: Any) -> str:
 
 
 def _join_first(names: list[str]) -> str:
-    """Return the first few names, for a message."""
+    """Join the first three names for an error message. Add "..." if there are more names."""
     return ", ".join(names[:_MAX_NAMES]) + " ..." * (len(names) > _MAX_NAMES)

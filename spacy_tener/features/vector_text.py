@@ -1,11 +1,11 @@
-"""Parser of vectors in text format: word2vec (with a first line `rows width`) and GloVe (without), which can be
-compressed.
+"""Parse pretrained word vectors in the text formats of word2vec and GloVe, which can be compressed.
 
-Values are separated by ASCII spaces only, since Chinese vectors files contain vectors for U+3000 and other white space.
-A string can contain spaces. A line with more fields than expected is therefore split from the right. Files have several
-gigabytes, so that NumPy parses the values of many lines at once, and Python code runs for each line only.
+A word2vec file starts with a header line that contains the number and the width of the vectors. GloVe files have no
+header. Each other line contains a string and the values of its vector, separated by ASCII spaces. The string can itself
+contain spaces or be another white space character, such as U+3000 in Chinese files.
 
-`read_vectors` in `pretrained_vectors.py` calls `read_text_vectors`.
+The files can have several gigabytes. NumPy therefore parses the values of many lines in a single call. `read_vectors`
+in `pretrained_vectors.py` uses this module.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..inputs import open_file
 from ..types import FloatArray
 
 _BOM = b"\xef\xbb\xbf"
-# Number of bytes that are parsed at once.
+# Number of bytes to parse at once.
 _CHUNK = 1 << 22
-# Minimum size in bytes of a file whose parsing shows a progress bar.
+# Show a progress bar for files that are larger than this number of bytes.
 _BIG_FILE = 1 << 25
 _HEADER = re.compile(rb"([0-9]{1,18}) ([0-9]{1,18})")
 _NUMBER = re.compile(rb"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?|[-+]?(nan|inf|infinity)", re.IGNORECASE)
@@ -34,15 +34,16 @@ _DECIMAL = re.compile(rb"[-+]?[0-9]*\.[0-9]+([eE][-+]?[0-9]+)?")
 
 
 class RowFilter:
-    """A filter that selects vectors by their strings, and counts duplicate and unreadable strings for warnings.
+    """A filter that decides which pretrained vectors to load, and collects warnings about their file.
 
     path (Path): The file or directory, for messages.
     width (int | None): The required width of the vectors, or None for any width.
     normalise (Callable[[str], str] | None): Function that normalizes each string.
-    keep (Callable[[str], bool] | None): Function that returns whether a normalized string is needed.
+    keep (Callable[[str], bool] | None): Function that returns whether to load the vector of a normalized string. None
+        to load all vectors.
 
-    The attribute `selected` contains the normalized string of each selected vector with its original string. `promised`
-    is the number of vectors according to the first line of the file, or None.
+    The attribute `selected` maps each normalized string to the original string in the file. The attribute `promised` is
+    the number of vectors in the header of the file, or None without a header.
     """
 
     def __init__(
@@ -59,17 +60,19 @@ class RowFilter:
         self.promised: int | None = None
 
     def check_width(self, actual: int) -> None:
-        """Raise an error if the width of the vectors differs from the width in the config."""
+        """Raise an InputError if the vectors in the file do not have the required width."""
         if self.width is not None and actual != self.width:
             reason = f"vectors of width {actual}, but width {self.width} is wanted"
             remedy = f"Set the width in the config to {actual}, or give vectors of width {self.width}."
             raise InputError(str(self.path), reason, remedy)
 
     def select(self, name: str, place: str) -> bool:
-        """Count the next vector, and return whether it is selected.
+        """Return whether to load the next vector.
+
+        The first vector of each string is loaded, and duplicates are counted.
 
         name (str): The string of the vector.
-        place (str): The position of the vector in the source, for warnings.
+        place (str): The position in the file, such as "line 2", for warnings.
         """
         self.rows_read += 1
         string = self.normalise(name) if self.normalise else name
@@ -84,12 +87,12 @@ class RowFilter:
         return False
 
     def skip_nameless(self) -> None:
-        """Count a vector without a valid string: invalid UTF-8, or a key that is missing in spaCy's string store."""
+        """Count a vector that is skipped because its string is invalid UTF-8 or missing in spaCy's string store."""
         self.rows_read += 1
         self._nameless += 1
 
     def warnings(self) -> Iterator[str]:
-        """Yield warnings about duplicate, unreadable and missing vectors."""
+        """Yield warnings about duplicate or invalid strings, and about a wrong number of vectors in the header."""
         if self.promised not in (None, self.rows_read):
             yield f"its first line promises {self.promised} rows, but it has {self.rows_read}."
         if self._duplicates:
@@ -102,7 +105,10 @@ class RowFilter:
 
 
 def read_text_vectors(selection: RowFilter) -> FloatArray:
-    """Return the selected vectors in the order of the file. *Shape:* (rows, width)"""
+    """Load pretrained vectors from a text file. *Shape:* (selected vectors, width)
+
+    selection (RowFilter): The file path, and the filter that selects vectors.
+    """
     path = str(selection.path)
     chunks = _chunks(selection.path)
     lines = next(chunks, [])
@@ -115,7 +121,7 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
     selection.check_width(width)
     if header:
         selection.promised = int(header[1])
-        lines[0] = b""  # Empty lines are skipped.
+        lines[0] = b""  # The header is replaced by an empty line, which is skipped.
     tables, number = [], 1
     for chunk in chain([lines], chunks):
         tables.append(_read_rows(chunk, number, width, selection))
@@ -125,7 +131,7 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
         raise InputError(path, reason, "Give a file with a string and its values on each line.")
     joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
     end = len(joined)
-    # `np.concatenate` would need twice the memory. This loop frees each part after it is copied.
+    # Copy and free one array at a time. `np.concatenate` would need twice the memory.
     while tables:
         last = tables.pop()
         joined[end - len(last) : end] = last
@@ -134,10 +140,13 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
 
 
 def _chunks(path: Path) -> Iterator[list[bytes]]:
-    """Yield lists of lines with about 4 MB each. Lines end with a line feed only, not with Unicode line separators."""
+    """Yield chunks of about 4 MB from a file. Each chunk is a list of lines.
+
+    Lines are split at line feeds only, since strings can contain Unicode line separators.
+    """
     with open_file(path) as (stream, packed):
         size = path.stat().st_size
-        # With `disable=None`, tqdm shows the bar only if the output is a terminal.
+        # If `disable` is None, tqdm shows the progress bar only in a terminal.
         hidden = None if size > _BIG_FILE else True
         with tqdm(
             total=size, desc=f"Reading {path.name}", unit="B", unit_scale=True, leave=False, disable=hidden
@@ -157,7 +166,10 @@ def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
 
 
 def _infer_width(path: Path, line: bytes) -> int:
-    """Return the number of values at the end of the first line of a file without a header."""
+    """Return the width of the vectors in a file without a header.
+
+    The width is the number of numeric fields at the end of the first line.
+    """
     fields = line.rstrip(b" \r\n").split(b" ")[1:]
     width = 0
     while width < len(fields) and _NUMBER.fullmatch(fields[-1 - width]):
@@ -168,7 +180,7 @@ def _infer_width(path: Path, line: bytes) -> int:
 
 
 def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter) -> FloatArray:
-    """Parse lines and return the selected vectors. *Shape:* (selected rows, width)
+    """Parse lines of a vectors file, and return the selected vectors. *Shape:* (selected vectors, width)
 
     lines (list[bytes]): Consecutive lines of the file.
     first (int): The line number of the first line.
@@ -186,9 +198,8 @@ def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter)
                 tails[number] = tail
         except UnicodeDecodeError:
             selection.skip_nameless()
-    # All values are parsed in a single call. Each tail has `width` nonempty fields. An invalid field ends the parsing
-    # or yields several numbers, so that the total number of values is correct only if all fields are valid. Only
-    # otherwise the fields are parsed one by one to find the error.
+    # Parse the values of all lines in a single call. Each line has `width` fields. If a field is not a number, the
+    # number of parsed values is wrong. In this case, parse the fields one by one to find the invalid line.
     flat = _parse(b" ".join(tails.values()))
     if flat.size != len(tails) * width:
         for number, tail in tails.items():
@@ -204,7 +215,10 @@ def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter)
 
 
 def _split(line: bytes, width: int, path: Path, number: int) -> tuple[bytes, bytes]:
-    """Split a line whose string contains spaces into the string and its values. Raise an error for an invalid line."""
+    """Split a line into its string, which may contain spaces, and its values.
+
+    Raises an InputError if the line is invalid.
+    """
     name, *values = line.rsplit(b" ", width)
     before, _, surplus = name.rpartition(b" ")
     if not all(values) or (name.endswith(b" ") and name.strip()):
@@ -218,9 +232,9 @@ def _split(line: bytes, width: int, path: Path, number: int) -> tuple[bytes, byt
 
 
 def _parse(text: bytes) -> FloatArray:
-    """Parse numbers separated by spaces, up to the first field that is not a number."""
+    """Parse numbers separated by spaces. Parsing stops at the first field that is not a number."""
     with warnings.catch_warnings():
-        # NumPy warns about an invalid field. The caller detects it by the number of values, and reports the line.
+        # NumPy warns about invalid fields. The warning is not needed, since `_read_rows` reports invalid lines.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             return np.fromstring(text, dtype=np.float32, sep=" ")

@@ -1,9 +1,11 @@
-"""Word lists that users add to a trained pipeline, and can change at any time, unlike the lexicon of its model.
+"""Word lists that users add to a trained pipeline.
 
-Word lists extend the lexicon of `LexiconEmbed`, correct the words of segmenters, and are the entity lists of the
-component `entity_lists`. The list with an empty name applies to all Docs. A named list applies to Docs that opt in to
-it with the extension attribute `doc._.tener_words`, which contains one or several names. For `entity_lists`, the
-attribute can also contain dictionaries with words for a single Doc and their labels:
+Unlike the lexicon of a model, word lists can be changed without training.
+
+Word lists are used in three ways: they extend the lexicon of `LexiconEmbed`, correct the output of word segmenters, and
+are the gazetteers of the component `entity_lists`. The unnamed list applies to all Docs. A named list applies only to
+Docs that contain the name of the list in the extension attribute `doc._.tener_words`. For `entity_lists`, this
+attribute can also contain words and labels that apply to a single Doc:
 
     doc._.tener_words = ["customers", {"Acme": "ORG"}]
 """
@@ -29,28 +31,29 @@ from .keys import simplify
 from .lexicon import Lexicon, Match, WordTrie, longest_mask
 from .tokens import TokenBatch
 
-# The extension attribute with the names of the lists that apply to a Doc.
+# Name of the extension attribute that contains the names of the lists to apply to a Doc.
 ATTRIBUTE = "tener_words"
-# Lists are replaced under this lock. Using lists needs no lock, since they are immutable.
+# Lock for replacing word lists. Matching needs no lock, since word lists are immutable.
 LOCK = make_lock()
 
-# The extension is registered on import, so that users can set the attribute before they add a list.
+# The attribute is registered on import, so that users can set it before they add a word list.
 if not Doc.has_extension(ATTRIBUTE):
     Doc.set_extension(ATTRIBUTE, default=None)
 
 
 class WordListEntry(NamedTuple):
-    """The entry for a word in a word list.
+    """The properties of a word in a word list.
 
-    tag (str): The tag of the word, which must occur in training, or the empty string. In `entity_lists`, the label.
-    hidden (bool): Whether the entry removes a word of the lexicon, which is then no longer found.
+    tag (str): In `entity_lists`, the entity label. Otherwise a word tag that occurs in the training data, or the empty
+        string.
+    hidden (bool): Whether the word is removed from the lexicon, so that it no longer matches.
     """
 
     tag: str = ""
     hidden: bool = False
 
 
-# Equal entries share one object. This saves 70 MB for a million words, and time for garbage collection.
+# Cache entries, so that all words with the same tag share one object. This saves 70 MB for a million words.
 make_entry = lru_cache(maxsize=4096)(WordListEntry)
 
 
@@ -58,7 +61,7 @@ make_entry = lru_cache(maxsize=4096)(WordListEntry)
 class WordList:
     """An immutable list of words.
 
-    entries (Mapping[str, WordListEntry]): The words and their entries.
+    entries (Mapping[str, WordListEntry]): The entry of each word.
     saved (bool): Whether the list is saved with the pipeline.
     """
 
@@ -67,12 +70,12 @@ class WordList:
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """The words as a lexicon, including hidden words."""
+        """A lexicon that contains all words of the list, including hidden words."""
         return Lexicon(self.entries, (entry.tag for entry in self.entries.values()))
 
     @cached_property
     def trie(self) -> WordTrie:
-        """A trie of the simplified words, which returns the index of each word in `listed`."""
+        """A trie of the words in simplified Chinese script. The value of each word is its index in `listed`."""
         return WordTrie({simplify(word): index for index, word in enumerate(self.entries)})
 
     @cached_property
@@ -81,12 +84,12 @@ class WordList:
 
     @cached_property
     def hidden(self) -> BoolArray:
-        """A mask of the hidden words in the lexicon. *Shape:* (words,)"""
+        """Whether each word in `lexicon` is hidden. *Shape:* (words,)"""
         return np.array([self.entries[word].hidden for word in self.lexicon.words], dtype=bool)
 
     @cached_property
     def hidden_lengths(self) -> frozenset[int]:
-        """The distinct lengths of hidden words, in characters."""
+        """The lengths of all hidden words in characters, without duplicates."""
         return frozenset(len(word) for word, entry in self.entries.items() if entry.hidden)
 
     def __deepcopy__(self, memo: object) -> WordList:
@@ -94,15 +97,15 @@ class WordList:
 
 
 class WordLists:
-    """The word lists of an embedder or of `entity_lists`, by name. Threads can share them while one changes a list."""
+    """All word lists of an embedding layer or of `entity_lists`, by name. This class is thread-safe."""
 
     def __init__(self) -> None:
-        # The dictionary is replaced and never modified, so that other threads see either the old or the new lists.
+        # Changes replace this dictionary instead of modifying it, so that other threads can use it without a lock.
         self.lists: dict[str, WordList] = {}
         self._register()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Register a copied or unpickled object."""
+        """Restore a copied or unpickled object, and register it like a new object."""
         self.__dict__.update(state)
         self._register()
 
@@ -111,17 +114,19 @@ class WordLists:
             _INSTANCES.add(self)
 
     def put(self, name: str, words: WordList | None) -> None:
-        """Add or replace a list. If `words` is None, remove the list."""
+        """Add or replace the word list with the given name. If `words` is None, remove the list."""
         with LOCK:
             changed = {**self.lists, name: words}
             self.lists = {key: value for key, value in changed.items() if value is not None}
 
     def active(self, docs: Sequence[Doc]) -> list[tuple[WordList, IntArray]]:
-        """Return the lists that apply to at least one of the Docs, by ascending priority, with the indices of these
-        Docs.
+        """Return the word lists that apply to at least one of the Docs.
 
-        The unnamed list has the lowest priority, and the last list that a Doc names has the highest priority for the
-        Doc. A name that does not exist causes a warning.
+        If several lists contain the same word, later lists take precedence. The unnamed list comes first, then named
+        lists in the order in which the Docs name them. Unknown names cause a warning.
+
+        docs (Sequence[Doc]): The Docs.
+        RETURNS (list[tuple[WordList, IntArray]]): The lists, each with the indices of the Docs to which it applies.
         """
         lists = self.lists
         if not lists:
@@ -142,7 +147,7 @@ class WordLists:
         return [(words, indices) for words, indices in found if words.entries]
 
     def to_message(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return the lists that are saved with the pipeline, for serialization."""
+        """Return all lists that are saved with the pipeline, in a format that can be serialized with msgpack."""
         return {
             name: [(word, *entry) for word, entry in words.entries.items()]
             for name, words in self.lists.items()
@@ -150,7 +155,10 @@ class WordLists:
         }
 
     def from_message(self, message: Mapping[str, Any]) -> None:
-        """Replace all lists that are saved with the pipeline by the lists that `to_message` returned."""
+        """Load word lists that were serialized by `to_message`.
+
+        They replace all lists that are saved with the pipeline.
+        """
         saved = {
             name: WordList({word: make_entry(tag, hidden) for word, tag, hidden in rows})
             for name, rows in message.items()
@@ -159,13 +167,13 @@ class WordLists:
             self.lists = {name: words for name, words in self.lists.items() if not words.saved} | saved
 
 
-# All lists of the process. A Doc can name lists of different components, so that a name is unknown only if no component
-# has a list with this name.
+# The word lists of all components in this process. A Doc can name lists of several components. A component warns about
+# a name only if no other component has a list with this name.
 _INSTANCES: weakref.WeakSet[WordLists] = weakref.WeakSet()
 
 
 def _find_unknown(names: set[str]) -> list[str]:
-    """Return the names for which no component of the process has a list."""
+    """Return the names that no component in this process uses for a word list."""
     if not names:
         return []
     with LOCK:
@@ -173,12 +181,12 @@ def _find_unknown(names: set[str]) -> list[str]:
 
 
 def list_names(doc: Doc) -> list[str]:
-    """Return the names of lists in the extension attribute of a Doc."""
+    """Return the names of word lists in the attribute `doc._.tener_words`."""
     return [part for part in _parts(doc) if isinstance(part, str)]
 
 
 def labelled_words(doc: Doc) -> list[tuple[Any, Any]]:
-    """Return the words and labels in the extension attribute of a Doc, without checking them."""
+    """Return the words and labels in the attribute `doc._.tener_words`. Their types are not checked."""
     return [pair for part in _parts(doc) if isinstance(part, Mapping) for pair in part.items()]
 
 
@@ -197,21 +205,22 @@ def _parts(doc: Doc) -> list[Any]:
 
 @dataclass(frozen=True)
 class LayeredMatch:
-    """The words of a lexicon and of word lists that occur in a batch of texts.
+    """The matches of a lexicon and of several word lists in a batch of texts.
 
-    match (Match): The matched words. The indices in `match.words` refer to the lexicon of the word's layer.
-    layers (IntArray): 0 for words of the model's lexicon, 1 for words of the first list, and so on. *Shape:* (words,)
+    match (Match): The matched words. `match.words` contains indices in the lexicon or in the word list that matched.
+    layers (IntArray): The source of each match: 0 for the lexicon, 1 for the first word list, and so on. *Shape:*
+        (words,)
     """
 
     match: Match
     layers: IntArray
 
     def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, WordListEntry]], IntArray]:
-        """Return the distinct words that come from lists.
+        """Return the distinct words that were matched by word lists, without matches of the lexicon.
 
-        lists (Sequence[WordList]): The lists, in the order of the layers.
-        RETURNS (tuple[list[tuple[str, WordListEntry]], IntArray]): The distinct words with their entries, and the index
-            of the distinct word for each match with a layer above 0. *Shape:* (matches of lists,)
+        lists (Sequence[WordList]): The word lists that were passed to `find_layered`.
+        RETURNS (tuple[list[tuple[str, WordListEntry]], IntArray]): The distinct words with their entries, and for each
+            match of a word list the index of its word. *Shape:* (matches of word lists,)
         """
         listed = np.flatnonzero(self.layers)
         pairs, indices = np.unique(
@@ -228,19 +237,21 @@ class LayeredMatch:
 def find_layered(
     lexicon: Lexicon, tokens: TokenBatch, lists: Sequence[tuple[WordList, IntArray]], max_words: int | None
 ) -> LayeredMatch:
-    """Find the words of a lexicon and of word lists in a batch of texts, like `Lexicon.find`.
+    """Find all occurrences of the words in a lexicon and in several word lists.
 
-    If a word is in several lists, the entry of the last list is used. If this entry is hidden, the word is not found.
+    If several word lists contain the same word, the last list takes precedence. Words that are hidden in this list do
+    not match. See `Lexicon.find`.
 
     lexicon (Lexicon): The lexicon of the model.
     tokens (TokenBatch): The texts.
-    lists (Sequence[tuple[WordList, IntArray]]): The lists, each with the indices of the texts to which it applies.
-    max_words (int | None): Maximum number of words that start with the same token.
-    RETURNS (LayeredMatch): The words.
+    lists (Sequence[tuple[WordList, IntArray]]): The word lists, each with the indices of the texts to which it applies.
+    max_words (int | None): Maximum number of matches that start at the same token. The longest words are preferred.
+        None for no limit.
+    RETURNS (LayeredMatch): The matches.
     """
     layers = [(lexicon, np.arange(len(tokens))), *((words.lexicon, indices) for words, indices in lists)]
-    # Hidden words are removed after the search. Words with the same first token have different lengths, so that at most
-    # one hidden word of each length can take the place of another word among the longest.
+    # Hidden words are removed after matching. At most one hidden word of each length starts at a token, so increasing
+    # the limit by the number of lengths still leaves `max_words` other words.
     hidden_lengths = frozenset().union(*(words.hidden_lengths for words, _ in lists))
     limit = None if max_words is None else max_words + len(hidden_lengths)
     columns = []
@@ -249,9 +260,10 @@ def find_layered(
         match = words.find(text, limit)
         layer_of_word = np.full(match.words.size, layer)
         columns.append((np.repeat(indices, match.counts), match.heads, match.tails, layer_of_word, match.words))
-    # The text, head, tail, layer and index of each word. Sorting by these columns puts the matches of one word in
-    # several layers next to each other, with the highest layer last. *Shape:* (5, words)
+    # Each column is a match: text, first token, last token, layer, index of the word. Sort the columns, so that matches
+    # of the same tokens are adjacent, and keep the match with the highest layer. *Shape:* (5, matches)
     table = np.concatenate(columns, axis=1)
+    # `np.lexsort` expects the primary key last.
     table = table[:, np.lexsort(table[3::-1])]
     highest = (np.diff(table[:3], axis=1, append=-1) != 0).any(axis=0)
     hidden = np.zeros(highest.size, dtype=bool)
@@ -267,21 +279,20 @@ def find_layered(
 
 
 _LAST_CODE = 0xFFFF
-# Code points of scripts that separate words by spaces: scripts before Thai, full-width letters, and combining marks.
+# Code points of scripts with spaces between words: all scripts before Thai, full-width letters, and combining marks.
 _SPACED = (range(0x0E00), range(0x1AB0, 0x1B00), range(0x1DC0, 0x2000), range(0xFE20, 0xFE30), range(0xFF10, 0xFF5B))
 
 
 def find_list_words(words: WordList, text: JoinedText, docs: IntArray) -> IntArray:
-    """Find the words of a list in some Docs of a batch by characters, including overlapping words.
+    """Find all occurrences of listed words, including overlapping matches. Matches do not need to align with tokens.
 
-    Matches inside a word or a number are left out: 'AI' does not match in 'MAIL'. This applies to scripts that separate
-    words by spaces.
+    In scripts that separate words by spaces, only complete words and numbers match. For example, 'AI' does not match in
+    'MAIL'.
 
-    words (WordList): The list.
-    text (JoinedText): The texts of the batch.
-    docs (IntArray): Indices of the Docs. *Shape:* (docs,)
-    RETURNS (IntArray): The first character, the end (exclusive), and the index in the list for each match. *Shape:*
-        (3, matches)
+    words (WordList): The word list.
+    text (JoinedText): The concatenated texts of a batch.
+    docs (IntArray): Indices of the texts to search. *Shape:* (docs,)
+    RETURNS (IntArray): The start, the end (exclusive) and the index of the word for each match. *Shape:* (3, matches)
     """
     codes, tables = text.simplified.codes, [np.zeros((3, 0), dtype=np.int64)]
     for start, stop in _runs(docs, text.stops):
@@ -292,7 +303,11 @@ def find_list_words(words: WordList, text: JoinedText, docs: IntArray) -> IntArr
 
 
 def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
-    """Return the ranges of characters that contain the texts of some Docs. Consecutive Docs form a single range."""
+    """Return the start and end characters of some texts in a batch. Consecutive texts are merged into one range.
+
+    docs (IntArray): Indices of the texts, in ascending order. *Shape:* (docs,)
+    stops (IntArray): Index of the separator after each text in the batch. *Shape:* (texts,)
+    """
     first = np.flatnonzero(np.diff(docs, prepend=-2) != 1)
     last = np.append(first[1:], docs.size) - 1
     starts = np.append(0, stops[:-1] + 1)
@@ -301,10 +316,11 @@ def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def edge_classes() -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return masks of code points: letters, marks and digits; digits; and decimal separators. *Shape:* (65536,) each
+    """Return boolean lookup tables of code points for matching word lists. *Shape:* (65536,) each
 
-    The masks contain only scripts that separate words by spaces. They are computed when a list is first searched, since
-    most pipelines contain no list.
+    The three tables are True for letters, digits and combining marks; for digits; and for decimal separators. They are
+    False for scripts without spaces between words, such as Chinese. The tables are computed on first use, since most
+    pipelines have no word lists.
     """
     letters, digits, points = (np.zeros(_LAST_CODE + 1, dtype=bool) for _ in range(3))
     for code in chain.from_iterable(_SPACED):
@@ -318,15 +334,18 @@ def edge_classes() -> tuple[BoolArray, BoolArray, BoolArray]:
 
 
 def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
-    """Return whether boundaries are inside a word, such as 'AI' in 'MAIL', or inside a number, such as '50' in '3.50'.
+    """Return whether each match boundary splits a word or a number.
 
-    codes (CodePoints): The text. *Shape:* (characters,)
-    edges (IntArray): Boundaries, as the index of the character after each boundary.
-    RETURNS (BoolArray): A mask with the shape of `edges`.
+    For example, matching '50' splits the number '3.50'.
+
+    codes (CodePoints): Code points of the text. *Shape:* (characters,)
+    edges (IntArray): Match boundaries, as the index of the character that follows the boundary.
+    RETURNS (BoolArray): Mask with the same shape as `edges`.
     """
-    # This rule also applies to digits and other scripts, unlike the rule for predicted entities (`letter_neighbours`),
-    # since a list cannot take the context into account. Zeros stand for the characters before and after the text.
+    # Boundaries in numbers and in all scripts with spaces are checked. `letter_neighbours`, which restricts the
+    # entities that a model predicts, is less strict, since a model can take the context into account.
     letters, digits, points = edge_classes()
+    # Pad the text with zeros, so that each boundary has two characters on both sides.
     padded = np.minimum(np.concatenate(([0, 0], codes, [0])), _LAST_CODE)
     earlier, before, after, later = (padded[edges + shift] for shift in range(4))
     is_in_word = letters[before] & letters[after]

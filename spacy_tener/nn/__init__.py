@@ -1,11 +1,12 @@
-"""Back ends, and the layers in torch and NumPy from which embedders and architectures are built.
+"""Functions for running models with NumPy or PyTorch, and the neural network layers that all architectures share.
 
-- `backends`, `backend_torch`, `run`: run a model with NumPy or torch
-- `shim`, `serialize`: torch modules in Thinc models, and their weights on disk
+- `backends`, `backend_torch`, `run`: run a model with NumPy or PyTorch
+- `shim`, `serialize`: wrap torch modules in Thinc models, and save their weights
 - `compose`: Thinc layers that combine other layers
-- `layers_torch`, `layers_numpy`, `attention_torch`, `attention_numpy`: linear layers, embedding tables, attention and
-  so on
-- `ragged_torch`, `devices_torch`: padding, and copies to a device
-- `graph`: ONNX graphs, for export
-- `stack_config`: the config of transformer layers
+- `layers_torch`, `layers_numpy`: linear layers, embedding tables, convolutions and transformer layers
+- `attention_torch`, `attention_numpy`: multi-head attention
+- `ragged_torch`: padding sequences of different lengths
+- `devices_torch`: copy tensors to a device, and set the number of CPU threads
+- `graph`: build ONNX graphs for export
+- `stack_config`: base class of the configs of transformer encoders
 """

@@ -1,8 +1,10 @@
-"""Multi-head attention within sequences of different lengths, in NumPy. It is the counterpart of `attention_torch`.
+"""Multi-head attention in NumPy, for batches of sequences with different lengths.
 
-Sequences of similar lengths are padded and form a bucket. Buckets are computed one after the other, and are so small
-that the arrays of a bucket fit into a core's cache. `write_attend` and the other functions with this prefix add
-the same computations to an ONNX graph.
+`attention_torch` has the torch version.
+
+Sequences of similar lengths are padded and grouped into buckets. The buckets are processed one after the other. They
+are so small that their arrays fit into the CPU cache. Functions whose name starts with `write_` add the same operations
+to an ONNX graph.
 """
 
 from __future__ import annotations
@@ -17,27 +19,28 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, starts
 from ..types import BoolArray, FloatArray, IntArray
 from .graph import PaddedBatch, Value
 
-# Cost of the linear layers for a token, in pairs of tokens: computing them takes as long as attention over this number
-# of pairs.
+# The cost of a bucket is measured in token pairs (a query and a key). Computing the linear layers for one token takes
+# as long as attention for 160 token pairs.
 PAIRS_PER_TOKEN = 160
-# Cost of one more bucket, in pairs of tokens: another bucket pays if it saves more padding.
+# The cost of an additional bucket, in token pairs. A bucket is split only if the padding that is saved costs more.
 PAIRS_PER_PADDED_BUCKET = 8192
-# Maximum cost of a bucket with more than one sequence, in pairs of tokens. Its arrays fit into a core's cache.
+# Maximum cost of a bucket with several sequences, in token pairs, so that its arrays fit into the CPU cache.
 PAIRS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
 class PaddedBucket:
-    """Sequences of similar lengths, padded to the length of the longest one. The rows of the padded sequences are
-    concatenated.
+    """A padded batch of sequences with similar lengths.
 
-    Two sequences of 5 and 4 tokens, with the shape (2, 5) and padding at the dot:
+    Embeddings are stored in an array with the shape (sequences * longest, width).
 
-        c d e f g       is_real:  1 1 1 1 1      rows:  c d e f g i j k l .
+    For example, the sequences `c d e f g` and `i j k l` are padded as follows. The dot is a padded position:
+
+        c d e f g       is_real:  1 1 1 1 1      order of the embeddings:  c d e f g i j k l .
         i j k l .                 1 1 1 1 0
 
-    lengths (IntArray): Token count per sequence, at least one. *Shape:* (sequences,)
-    is_real (BoolArray | None): Mask of the tokens that are not padding. None if there is no padding. *Shape:*
+    lengths (IntArray): Sequence lengths in tokens. No sequence is empty. *Shape:* (sequences,)
+    is_real (BoolArray | None): Mask that is False for padded positions. None if there is no padding. *Shape:*
         (sequences, longest)
     """
 
@@ -46,11 +49,13 @@ class PaddedBucket:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of sequences, and length of the longest sequence."""
+        """The shape of the padded batch: the number of sequences, and the length of the longest sequence."""
         return len(self.lengths), int(self.lengths.max())
 
     def means(self, x: FloatArray) -> FloatArray:
-        """Compute the mean of each sequence without its padding, repeated for all tokens of the sequence.
+        """Compute the mean over the tokens of each sequence without padding.
+
+        All tokens of a sequence get the same mean.
 
         *Shape:* (padded tokens, width) to (padded tokens, width)
         """
@@ -66,14 +71,14 @@ class PaddedBucket:
 def compute_in_buckets(
     lengths: Lengths, x: FloatArray, width: int, compute: Callable[[FloatArray, PaddedBucket], FloatArray]
 ) -> FloatArray:
-    """Divide sequences into padded buckets, call a function for each bucket, and remove the padding from its output.
+    """Group sequences into padded buckets, apply a function to each bucket, and remove the padding.
 
-    lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
-    x (FloatArray): The concatenated tokens. *Shape:* (tokens, input width)
+    lengths (Lengths): Sequence lengths in tokens. *Shape:* (sequences,)
+    x (FloatArray): Concatenated token embeddings. *Shape:* (tokens, input width)
     width (int): Output width.
-    compute (Callable): The function, which gets the rows of a bucket and the bucket. *Shape:* (padded tokens, input
-        width) to (padded tokens, width)
-    RETURNS (FloatArray): *Shape:* (tokens, width)
+    compute (Callable): Function that is called with the padded embeddings of a bucket and the bucket. *Shape:* (padded
+        tokens, input width) to (padded tokens, width)
+    RETURNS (FloatArray): The results for all tokens. *Shape:* (tokens, width)
     """
     lengths = as_lengths(lengths, len(x))
     if len(lengths) == 1 and len(x):
@@ -90,44 +95,47 @@ def compute_in_buckets(
 
 
 def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]]:
-    """Yield each bucket with its gather index: the token in each padded row. *Shape:* (padded tokens,)
+    """Group sequences into buckets, and yield the gather index and the padding mask of each bucket.
 
-    Sequences without tokens are left out.
+    The gather index contains a token index for each padded position and has the shape (padded tokens,). Empty sequences
+    are skipped.
     """
     begins = starts(lengths)
+    # Attention is quadratic in the sequence length, and the linear layers are linear.
     costs = lengths * (lengths + PAIRS_PER_TOKEN)
     for sequences in plan_buckets(costs, bucket_cost=PAIRS_PER_PADDED_BUCKET, max_cost=PAIRS_AT_ONCE):
         rows, is_real = pad_rows(begins[sequences], lengths[sequences])
         yield rows.ravel(), PaddedBucket(lengths[sequences], None if is_real.all() else is_real)
 
 
-# Number of attention scores that fit into a core's cache. The attention of a longer sequence is computed in chunks
-# of queries.
+# Number of attention scores that fit into the CPU cache. The queries of longer sequences are processed in chunks.
 SCORES_IN_CACHE = 1 << 18
 
-# Scores up to this absolute value can be exponentiated: exp(60) = 1e26, so that a sum of thousands is finite in
-# float32, and exp(-60) = 9e-27 is not 0.
+# If all scores are within ±60, `exp` needs no stabilization: sums of thousands of `exp(60) = 1e26` are finite in
+# float32, and `exp(-60) = 9e-27` does not underflow.
 SAFE_EXPONENT = 60.0
-# A function that computes attention weights from scores. It may leave the weights unnormalized, since `attend` divides
-# by their sum. Its arguments are:
-# - the scores, which it may overwrite. *Shape:* (sequences, heads, queries, keys)
-# - a mask that is added to scores, -inf for padded keys and 0 for others; None without padding. *Shape:* (sequences, 1,
-#   1, keys)
-# - a value for each query, such as a threshold, or None. *Shape:* (sequences, heads, queries)
+# Type of functions that compute attention weights from attention scores. The weights do not need to be normalized,
+# since `attend` divides by their sum. Arguments:
+# - Attention scores, which may be overwritten. *Shape:* (sequences, heads, queries, keys)
+# - Mask that is added to the scores: -inf for padded keys, 0 for other keys. None if there is no padding. *Shape:*
+#   (sequences, 1, 1, keys)
+# - A value for each query, such as a threshold, or None. *Shape:* (sequences, heads, queries)
 Weighting = Callable[[FloatArray, FloatArray | None, FloatArray | None], FloatArray]
 
 
 def exponentials(
     scores: FloatArray, padding: FloatArray | None = None, per_query: FloatArray | None = None
 ) -> FloatArray:
-    """Compute softmax over the last dimension without normalizing it. This is the default `Weighting`.
+    """Compute unnormalized attention weights, `exp(scores)`.
 
-    scores (FloatArray): *Shape:* (sequences, heads, queries, keys). It is overwritten.
-    padding (FloatArray | None): -inf for padded keys, 0 for others. *Shape:* (sequences, 1, 1, keys)
+    To complete the softmax, `attend` divides the weights by their sum.
+
+    scores (FloatArray): Attention scores, which are overwritten. *Shape:* (sequences, heads, queries, keys)
+    padding (FloatArray | None): -inf for padded keys, 0 for other keys. *Shape:* (sequences, 1, 1, keys)
     per_query (FloatArray | None): Not used.
     """
-    # Subtracting the maximum prevents an overflow. If no score is large, it isn't needed, which makes TENER's nlp.pipe
-    # 5 % faster. Then padding needs no mask either: `attend` gives padded keys the weight 0 in both sums.
+    # Large scores: mask padded keys and subtract the maximum, so that `exp` cannot overflow. Small scores need neither,
+    # since `attend` gives padded keys a weight of 0. Skipping both steps makes TENER's `nlp.pipe` 5 % faster.
     if scores.size and not (scores.max() < SAFE_EXPONENT and scores.min() > -SAFE_EXPONENT):
         if padding is not None:
             scores += padding
@@ -143,20 +151,23 @@ def attend(
     weighting: Weighting = exponentials,
     per_query: FloatArray | None = None,
 ) -> FloatArray:
-    """Compute attention within each sequence in a bucket. If scores are scaled, the queries must contain the factor.
+    """Compute multi-head attention within each sequence of a bucket.
+
+    Scores are not scaled by `1/sqrt(d)`. If a model scales its attention, it has to scale the queries.
 
     q, k, v (FloatArray): Queries, keys and values. *Shape:* (sequences, heads, length, width) each
-    is_real (Optional[BoolArray]): Mask of the tokens that are not padding. None without padding. *Shape:* (sequences,
+    is_real (Optional[BoolArray]): Mask that is False for padded positions. None if there is no padding. *Shape:*
+        (sequences, length)
+    weighting (Weighting): Function that computes attention weights from attention scores.
+    per_query (Optional[FloatArray]): A value for each query that is passed to `weighting`. *Shape:* (sequences, heads,
         length)
-    weighting (Weighting): The function from scores to attention weights.
-    per_query (Optional[FloatArray]): The third argument of the weighting. *Shape:* (sequences, heads, length)
-    RETURNS (FloatArray): The heads' outputs, concatenated. *Shape:* (padded tokens, width)
+    RETURNS (FloatArray): The concatenated head outputs. *Shape:* (padded tokens, width)
     """
     n, n_heads, length, width = v.shape
     attended = np.empty((n, length, n_heads, width), np.float32)
     key_weights, padding = np.ones((n, 1, length, 1), np.float32), None
     if is_real is not None:
-        # Padded keys are left out of the weighted sum of values, and of the sum of weights.
+        # Set the values of padded keys to 0, and exclude padded keys from the sum of the weights.
         key_weights = is_real[:, None, :, None].astype(np.float32)
         v = v * key_weights
         padding = np.where(is_real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
@@ -165,20 +176,24 @@ def attend(
         part = slice(begin, begin + step)
         scores = q[:, :, part] @ k.swapaxes(2, 3)
         weights = weighting(scores, padding, None if per_query is None else per_query[..., part])
-        # A matrix product is several times as fast as NumPy's sum over the last dimension.
+        # Sum the weights of each query. A matrix product is several times as fast as `weights.sum(axis=-1)`.
         total = weights @ key_weights
-        # total == 0 if a query selects no key (see `atssa_numpy.select`). Its output is 0.
+        # Avoid division by zero. The sum is 0 if no key is selected (see `atssa_numpy.select`), and the output is then
+        # 0.
         attended[:, part] = (weights @ v / (total + (total == 0.0))).transpose(0, 2, 1, 3)
     return attended.reshape(n * length, n_heads * width)
 
 
 def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArray:
-    """Split the last dimension into heads. *Shape:* (padded tokens, width) to (sequences, heads, length, head width)"""
+    """Split embeddings into attention heads.
+
+    *Shape:* (padded tokens, width) to (sequences, heads, length, head width)
+    """
     return x.reshape(*shape, n_heads, x.shape[1] // n_heads).transpose(0, 2, 1, 3)
 
 
 def write_split_heads(x: Value, n_heads: int) -> Value:
-    """Add `split_heads` to the graph.
+    """Add the operations of `split_heads` to an ONNX graph.
 
     *Shape:* (sequences, longest, width) to (sequences, heads, longest, head width)
     """
@@ -186,10 +201,11 @@ def write_split_heads(x: Value, n_heads: int) -> Value:
 
 
 def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
-    """Add attention within each sequence to the graph.
+    """Add the operations of `attend`, with softmax, to an ONNX graph.
 
-    q, k, v (Value): *Shape:* (sequences, heads, longest, width) each
-    RETURNS (Value): *Shape:* (sequences, longest, width)
+    q, k, v (Value): Queries, keys and values. *Shape:* (sequences, heads, longest, width) each
+    batch (PaddedBatch): The sequence lengths and the padding mask.
+    RETURNS (Value): The concatenated head outputs. *Shape:* (sequences, longest, width)
     """
     graph = q.graph
     padding = graph.Where(batch.is_real, np.float32(0), np.float32(-np.inf))
@@ -199,7 +215,7 @@ def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
 
 
 def write_sinusoids(longest: Value, width: int) -> tuple[Value, Value]:
-    """Add `sinusoids` of the positions in the longest sequence to the graph. *Shape:* (longest, width / 2) each"""
+    """Add the operations of `sinusoids` to an ONNX graph. *Shape:* (longest, width / 2) each"""
     graph = longest.graph
     positions = graph.Unsqueeze(graph.Range(0, longest, 1).to(np.float64), [1])
     angles = positions * _frequencies(width)
@@ -207,19 +223,22 @@ def write_sinusoids(longest: Value, width: int) -> tuple[Value, Value]:
 
 
 def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
-    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length` (TENER, eq. 8, 9). *Shape:* (length, width /
-    2) each
+    """Return the sines and cosines of sinusoidal position embeddings (TENER, eq. 8, 9).
+
+    *Shape:* (length, width / 2) each
+
+    The values at position `t` are `sin(t c_i)` and `cos(t c_i)`, with `c_i = 10000^(-2i / width)`.
     """
-    # Computed in float64, since the angles of late positions are large. See `attention_torch.sinusoids`.
+    # Use float64, since the angles of late positions are too large for the precision of float32.
     angles = np.outer(np.arange(length, dtype=np.float64), _frequencies(width))
     return np.sin(angles).astype(np.float32), np.cos(angles).astype(np.float32)
 
 
 def _frequencies(width: int) -> NDArray[np.float64]:
-    """Return `c_i = 10000^(-2i / width)`. *Shape:* (width / 2,)"""
+    """Return the frequencies `c_i = 10000^(-2i / width)` of sinusoidal position embeddings. *Shape:* (width / 2,)"""
     return np.asarray(10000.0 ** (-np.arange(0, width, 2, dtype=np.float64) / width))
 
 
 def interleave(even: FloatArray, odd: FloatArray) -> FloatArray:
-    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension."""
+    """Interleave two arrays along the last dimension: `[even_0, odd_0, even_1, odd_1, ...]`."""
     return np.stack((even, odd), axis=-1).reshape(*even.shape[:-1], 2 * even.shape[-1])

@@ -1,8 +1,8 @@
-"""Multi-head attention within sequences of different lengths, and sinusoidal position embeddings, in torch.
+"""Multi-head attention in torch for sequences of different lengths, and sinusoidal position embeddings.
 
-`Attention` is the base class of the attention of TENER and of FLAT-ATSSA. A subclass computes queries, keys and values
-in `heads`; `attend` does the rest: it pads the sequences, computes their attention maps, and removes the padding.
-`sinusoids` has the sines and cosines of TENER's eq. 8, 9 and 17.
+`Attention` is the base class of the attention modules of TENER and FLAT-ATSSA. Subclasses compute queries, keys and
+values in the method `heads`. The function `attend` pads the sequences, computes the attention weights and the outputs,
+and removes the padding. `sinusoids` computes the sines and cosines in eq. 8, 9 and 17 of TENER.
 """
 
 from __future__ import annotations
@@ -19,29 +19,32 @@ from .devices_torch import on_device
 from .layers_torch import dropout
 from .ragged_torch import Ragged
 
-# Attention over longer sequences is computed in chunks of queries, and each chunk is recomputed in the backward pass.
-# So memory grows linearly with the length.
+# The queries of longer sequences are processed in chunks, and each chunk is recomputed in the backward pass. Memory
+# therefore grows linearly with the sequence length, instead of quadratically.
 MAX_UNCHUNKED_LENGTH = 512
-# Number of attention scores in a chunk: about as many as fit into a core's cache.
+# Number of attention scores in a chunk, about as many as fit into the CPU cache.
 SCORES_PER_CHUNK = 1 << 20
 
-# A function that computes attention weights from scores, instead of softmax. Its arguments are:
-# - the scores, -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
+# Type of functions that compute attention weights from attention scores, as an alternative to softmax. Arguments:
+# - Attention scores, -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
 # - `Heads.per_query`, 0 for padded queries. *Shape:* (sequences, heads, queries, values)
 Weighting = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class Heads(NamedTuple):
-    """Queries, keys and values, split into heads. The output is `softmax(q k^T + q_position table^T) v`, so that a
-    scale of the scores must be in the queries.
+    """Queries, keys and values of multi-head attention, with optional position embeddings.
 
-    q (Tensor): Queries that are multiplied with keys. *Shape:* (tokens, heads, width)
+    The output of attention is `softmax(q k^T + q_position table^T) v`. If a model scales its attention by `1/sqrt(d)`,
+    it has to scale the queries.
+
+    q (Tensor): Queries that are multiplied by the keys. *Shape:* (tokens, heads, width)
     k (Tensor): Keys. *Shape:* (tokens, heads, width)
     v (Tensor): Values. *Shape:* (tokens, heads, head width)
-    q_position (Tensor | None): Queries that are multiplied with position embeddings. None for attention without
-        relative positions. *Shape:* (tokens, heads, position width)
-    table (Tensor | None): The embedding of each position of a key. *Shape:* (longest, position width)
-    per_query (Tensor | None): Values of each query for a `Weighting`. *Shape:* (tokens, heads, values)
+    q_position (Tensor | None): Queries that are multiplied by the position embeddings. None for attention without
+        position embeddings. *Shape:* (tokens, heads, position width)
+    table (Tensor | None): Position embeddings of the keys. *Shape:* (longest, position width)
+    per_query (Tensor | None): Values for each query that are passed to the weighting function, such as thresholds.
+        *Shape:* (tokens, heads, values)
     """
 
     q: Tensor
@@ -53,9 +56,9 @@ class Heads(NamedTuple):
 
 
 class Attention(nn.Module, ABC):
-    """Base class of multi-head attention. A subclass computes queries, keys and values in `heads`.
+    """Base class of multi-head attention modules. Subclasses compute queries, keys and values in the method `heads`.
 
-    n_heads (int): Number of heads h.
+    n_heads (int): Number of attention heads.
     dropout (float): Attention dropout rate.
     """
 
@@ -66,35 +69,38 @@ class Attention(nn.Module, ABC):
 
     @abstractmethod
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        """Compute queries, keys and values.
+        """Compute the queries, keys and values.
 
-        x (Tensor): *Shape:* (tokens, width)
-        context (Any): The additional arguments of `forward`.
+        x (Tensor): Token embeddings. *Shape:* (tokens, width)
+        context (Any): Additional arguments that were passed to `forward`.
         """
 
     def forward(self, x: Tensor, ragged: Ragged, *context: Any) -> Tensor:
         """Compute attention within each sequence. *Shape:* (tokens, width) to (tokens, width)
 
-        x (Tensor): The concatenated tokens.
-        ragged (Ragged): The sequences, planned for this number of heads.
-        context (Any): Additional arguments of `heads`, such as relative positions.
+        x (Tensor): Concatenated token embeddings.
+        ragged (Ragged): The padded buckets, created with the number of attention heads of this module.
+        context (Any): Additional arguments for the method `heads`, such as relative positions.
         """
         p = self.dropout if self.training else 0.0
         return attend(self.heads(x, *context), ragged, p, self.weighting(sampled=self.training))
 
     def weighting(self, *, sampled: bool) -> Weighting | None:
-        """Return the function that computes attention weights from scores, or None for softmax.
+        """Return a function that computes attention weights from attention scores, or None for softmax.
 
-        sampled (bool): Whether the weights are for training, and may be sampled.
+        sampled (bool): Whether the weights may be sampled, as in training. If False, they must be deterministic.
         """
         return None
 
 
 def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
-    """Return `function(*inputs)`, and recompute it in the backward pass with the same random numbers, to save memory.
+    """Call a function with gradient checkpointing: its result is recomputed in the backward pass, to save memory.
 
-    inputs (Any): Tensors, or named tuples of tensors. torch finds the GPU, whose random state it has to restore, only
-        from tensors in tuples, lists and dicts.
+    The recomputation uses the same random numbers, so that dropout masks are the same.
+
+    function (Callable): The function.
+    inputs (Any): The arguments. They must be tensors or named tuples of tensors, since torch searches the arguments for
+        the GPU whose random state it has to restore.
     """
     if not torch.is_grad_enabled():
         return function(*inputs)
@@ -103,18 +109,18 @@ def checkpointed(function: Callable[..., Tensor], *inputs: Any) -> Tensor:
 
 
 def split_heads(x: Tensor, n_heads: int) -> Tensor:
-    """Split the last dimension into heads. *Shape:* (tokens, width) to (tokens, heads, head width)"""
+    """Split embeddings into attention heads. *Shape:* (tokens, width) to (tokens, heads, head width)"""
     return x.view(x.shape[0], n_heads, x.shape[1] // n_heads)
 
 
 def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
-    """Compute attention within each sequence.
+    """Compute multi-head attention within each sequence of a batch.
 
     heads (Heads): Queries, keys and values.
-    ragged (Ragged): The sequences.
+    ragged (Ragged): The sequence lengths, grouped into padded buckets.
     p (float): Attention dropout rate.
-    weighting (Weighting | None): The function from scores to attention weights. None for softmax.
-    RETURNS (Tensor): The heads' outputs, concatenated. *Shape:* (tokens, width)
+    weighting (Weighting | None): Function that computes attention weights from attention scores. None for softmax.
+    RETURNS (Tensor): The concatenated head outputs. *Shape:* (tokens, width)
     """
     if not ragged.buckets:
         return heads.v.flatten(1)
@@ -124,7 +130,10 @@ def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None =
 
 
 def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
-    """Yield the padded heads of each bucket. *Shape:* (sequences, heads, length, ..), except for `table`"""
+    """Pad queries, keys and values, and yield them for each bucket.
+
+    *Shape:* (sequences, heads, length, width) for all tensors except `table`
+    """
     none = [None] * len(ragged.buckets)
     parts: Any = (
         none if x is None else ragged.pad(x.flatten(0, 1)) for x in (heads.q, heads.k, heads.v, heads.q_position)
@@ -135,17 +144,17 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
 
 
 def _attend_bucket(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
-    """Compute the attention of one bucket, in chunks of queries if its sequences are long.
+    """Compute attention for one bucket. Long sequences are processed in chunks of queries.
 
-    torch's `scaled_dot_product_attention` isn't used on a CPU: it supports neither dropout nor values that are narrower
-    than keys, and was slower at every length.
+    torch's `scaled_dot_product_attention` is not used on a CPU, since it does not support dropout and values with a
+    different width than keys. In our measurements, it was slower for all sequence lengths.
 
     RETURNS (Tensor): *Shape:* (sequences, heads, length, head width)
     """
     n, h, length, _ = padded.q.shape
     if length <= MAX_UNCHUNKED_LENGTH:
         return _attend_chunk(padded, key_mask, p, weighting)
-    # At least 32 queries per chunk, so that matrix products stay efficient even in extremely long sequences.
+    # Use at least 32 queries per chunk, so that matrix products are efficient even for extremely long sequences.
     chunk_size = max(SCORES_PER_CHUNK // (n * h * length), 32)
     none = [None] * -(-length // chunk_size)
     per_chunk: Any = (
@@ -159,18 +168,19 @@ def _attend_bucket(padded: Heads, key_mask: Tensor | None, p: float, weighting: 
 
 
 def _attend_chunk(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
-    """Compute the attention of some queries of a bucket. *Shape:* (sequences, heads, queries, head width)"""
+    """Compute attention for a chunk of queries. *Shape:* (sequences, heads, queries, head width)"""
     return torch.matmul(dropout(_attention_map(padded, key_mask, weighting), p, training=True), padded.v)
 
 
 def _attention_map(padded: Heads, key_mask: Tensor | None, weighting: Weighting | None) -> Tensor:
-    """Compute the attention weights of some queries of a bucket. *Shape:* (sequences, heads, queries, keys)"""
+    """Compute the attention weights for a chunk of queries. *Shape:* (sequences, heads, queries, keys)"""
     shape = (*padded.q.shape[:3], padded.k.shape[2])
     q, keys = padded.q.flatten(0, 1), padded.k.flatten(0, 1).transpose(1, 2)
     if padded.q_position is None or padded.table is None:
         scores = torch.bmm(q, keys)
     else:
-        # All heads and sequences have the same table, so one matrix product is enough. `baddbmm_` adds q k^T in place.
+        # The position embeddings are the same for all sequences and heads, so a single matrix product computes the
+        # position scores. `baddbmm_` adds `q k^T` in place.
         scores = torch.matmul(padded.q_position.flatten(0, 2), padded.table.T).view(*q.shape[:2], -1).baddbmm_(q, keys)
     scores = scores.view(shape)
     if key_mask is not None:
@@ -179,21 +189,24 @@ def _attention_map(padded: Heads, key_mask: Tensor | None, weighting: Weighting 
 
 
 def interleave(even: Tensor, odd: Tensor) -> Tensor:
-    """Return `[even_0, odd_0, even_1, odd_1, ...]` along the last dimension: the order of sines and cosines in eq. 8,
-    9, 17.
+    """Interleave two tensors along the last dimension: `[even_0, odd_0, even_1, odd_1, ...]`.
+
+    Position embeddings contain sines and cosines in this order (TENER, eq. 8, 9, 17).
     """
     return torch.stack((even, odd), dim=-1).flatten(-2)
 
 
 def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Return `sin(t c_i)` and `cos(t c_i)` for the positions `t < length`, with `c_i = 10000^(-2i / width)`.
+    """Return the sines and cosines of sinusoidal position embeddings (TENER, eq. 8, 9).
+
+    The values at position `t` are `sin(t c_i)` and `cos(t c_i)`, with `c_i = 10000^(-2i / width)`.
 
     length (int): Number of positions.
     width (int): Width of the position embeddings, which must be even.
-    like (Tensor): A tensor with the device and the dtype of the result.
-    RETURNS (Tuple[Tensor, Tensor]): *Shape:* (length, width / 2) each
+    like (Tensor): A tensor with the device and dtype of the result.
+    RETURNS (Tuple[Tensor, Tensor]): The sines and the cosines. *Shape:* (length, width / 2) each
     """
-    # In float32, the angle of position 100,000 would have a rounding error of about 0.004.
+    # Use float64. In float32, the angle at position 100,000 would have a rounding error of about 0.004.
     frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
     angles = torch.outer(torch.arange(length, dtype=torch.float64), frequencies)
     return on_device(angles.sin().to(like.dtype), like.device), on_device(angles.cos().to(like.dtype), like.device)

@@ -1,6 +1,8 @@
-"""`TorchBackend`: runs models with torch, for training, on a GPU, and if a module has no NumPy implementation.
+"""`TorchBackend`, which runs models with torch.
 
-The counterpart `NumpyBackend` and the interface of both are in `backends`. See "How a model is run" in CONTRIBUTING.md.
+It is used for training, on a GPU, and for modules without a NumPy implementation.
+
+`NumpyBackend` and the common interface `Backend` are in `backends`. See "How a model is run" in CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -40,10 +42,13 @@ _process = os.getpid()
 
 
 class Leaf(NamedTuple):
-    """A tensor at which torch's graph begins: the input, or the output of a layer of another library.
+    """An input tensor of torch's autograd graph.
 
-    rows (Tensor): The tensor. Its gradient is computed in the backward pass.
-    backprop (Optional[Callable]): The layer's backpropagation function, which gets the gradient. None for input.
+    It is the input of the model, or the output of a layer from another library.
+
+    rows (Tensor): The tensor. The backward pass computes its gradient.
+    backprop (Optional[Callable]): Function that backpropagates the gradient through the layer that returned the tensor.
+        None for the input of the model.
     """
 
     rows: Tensor
@@ -51,12 +56,12 @@ class Leaf(NamedTuple):
 
 
 class TorchBackend:
-    """Runs the torch modules of layers. During training, all layers form a single graph.
+    """Backend that runs the torch modules of a model. In training, all modules share one autograd graph.
 
     ops (Ops): The model's Thinc ops.
-    lengths (list[int]): Token count per text.
-    device (torch.device): The device of the modules.
-    training (bool): Whether dropout is active and gradients are computed.
+    lengths (list[int]): Text lengths in tokens.
+    device (torch.device): Device of the torch modules.
+    training (bool): Whether to apply dropout and to record the autograd graph.
     threads (int): Number of CPU threads.
     """
 
@@ -77,12 +82,12 @@ class TorchBackend:
         training: bool,
         shims: Sequence[TorchShim] | None = None,
     ) -> TorchBackend:
-        """Create the back end for a batch.
+        """Create the backend for a batch.
 
-        model (Model): The model that will be run.
-        batch (Batch): The input.
-        training (bool): Whether the batch is for training.
-        shims (Sequence[TorchShim] | None): The model's shims, if the caller has them already.
+        model (Model): The model to run.
+        batch (Batch): The input of the model.
+        training (bool): Whether the batch is used for training.
+        shims (Sequence[TorchShim] | None): The shims of the model. By default, they are collected from the model.
         """
         shims = torch_shims(model) if shims is None else shims
         device = shims[0].device if shims else torch.device("cpu")
@@ -94,7 +99,7 @@ class TorchBackend:
         return cls(model.ops, lengths, device, training=training, threads=threads)
 
     def run(self, model: Model[Any, Any], batch: Batch) -> Any:
-        """Run a model without gradients, or for training."""
+        """Run a model for a batch. Gradients can be computed only if `training` is set."""
         if self.device.type == "cuda":
             hide_known_warnings()
         context = wrap_memory_errors(self.lengths) if self.training else torch.inference_mode()
@@ -102,8 +107,10 @@ class TorchBackend:
             return self.compute(model, batch if isinstance(batch, TokenBatch) else self.join(batch))
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
-        """Run a layer. The graph begins anew at the output of another library's layer, whose backpropagation `backward`
-        calls.
+        """Compute the output of a layer.
+
+        Layers from other libraries are not part of the autograd graph. Their outputs are used as new input tensors, and
+        `backward` calls their own backpropagation functions.
         """
         if isinstance(layer, Layer):
             return layer.compute(inputs, self)
@@ -111,7 +118,7 @@ class TorchBackend:
         return self._add_leaf(arrays, backprop)
 
     def call(self, layer: Layer, *inputs: Any) -> Tensor:
-        """Call the layer's module. It is in training mode only during the call, if this is a training step."""
+        """Call the torch module of a layer. For training, the module is switched to training mode during the call."""
         module = layer.shim.module
         arguments = [on_device(part.array, self.device) if isinstance(part, Indices) else part for part in inputs]
         if not self.training:
@@ -136,14 +143,14 @@ class TorchBackend:
         return torch.cat([rows[:start], groups.mean(rows[start:].detach())])[on_device(order, self.device)]
 
     def backward(self, result: Tensor | None, gradient: Tensor | None = None) -> None:
-        """Backpropagate a result, such as the loss, through all layers, including layers of other libraries.
+        """Run the backward pass through all layers, including layers from other libraries.
 
-        result (Tensor | None): The result. None if there is no loss: then other libraries' layers, such as spaCy's
-            listeners, get gradients of zero, since they expect a gradient in each step.
-        gradient (Tensor | None): The gradient of the result, unless it is a scalar.
+        result (Tensor | None): The tensor to differentiate, such as the loss. None if the batch has no loss. Layers of
+            other libraries then receive zero gradients, since spaCy's listeners expect a gradient in each step.
+        gradient (Tensor | None): The gradient of `result`. None if `result` is a scalar.
         """
         with host_threads(self.threads), wrap_memory_errors(self.lengths):
-            # The result requires no gradient if all modules are frozen, or if the batch has no tokens.
+            # If all modules are frozen, or if the batch contains no tokens, the result does not require a gradient.
             if result is not None and result.requires_grad:
                 result.backward(gradient)
             for leaf in reversed(self._leaves):
@@ -151,20 +158,23 @@ class TorchBackend:
                     leaf.backprop(self._gradient(leaf))
 
     def input_gradient(self) -> list[Floats2d]:
-        """Return the gradient of the input of a model without embedder, for each text."""
+        """Return the gradient with respect to the input of the model, for each text.
+
+        The model must not have an embedding layer.
+        """
         return self._gradient(self._leaves[0])
 
     def _add_leaf(
         self, arrays: Sequence[Floats2d], backprop: Callable[[list[Floats2d]], object] | None = None
     ) -> Tensor:
-        """Concatenate arrays to a tensor at which the graph begins."""
+        """Concatenate the arrays of all texts, and record the tensor as an input of the autograd graph."""
         rows = join_tensors(self.ops, arrays, self.device).requires_grad_(self.training)
         self._leaves.append(Leaf(rows, backprop))
         return rows
 
     def _gradient(self, leaf: Leaf) -> list[Floats2d]:
-        """Return a leaf's gradient for each text."""
-        # The gradient is None if the output does not depend on this input: it is empty, or an option leaves it out.
+        """Return the gradient with respect to an input tensor of the autograd graph, for each text."""
+        # torch sets no gradient if the loss does not depend on the tensor, for example because the batch is empty.
         gradient = torch.zeros_like(leaf.rows) if leaf.rows.grad is None else leaf.rows.grad
         return split_tensor(self.ops, gradient, self.lengths)
 
@@ -172,9 +182,11 @@ class TorchBackend:
 def begin_update(
     layer: Layer, batch: Sequence[Any]
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
-    """Run a layer for training, as Thinc's `begin_update` does.
+    """Run a layer for training. The result is the same as for Thinc's `Model.begin_update`.
 
-    RETURNS (Tuple[list[Floats2d], Callable]): The output for each text, and the backpropagation function.
+    layer (Layer): The layer.
+    batch (Sequence[Any]): The Docs, or an array for each text.
+    RETURNS (Tuple[list[Floats2d], Callable]): An output array for each text, and a function for the backward pass.
     """
     inputs = as_batch(batch)
     backend = TorchBackend.of(layer, inputs, training=True)
@@ -188,21 +200,23 @@ def begin_update(
 
 
 def join_tensors(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> Tensor:
-    """Concatenate the arrays of a batch to a tensor in float32. *Shape:* (tokens, width) for each text to (all tokens,
-    width)
+    """Concatenate the arrays of all texts to a float32 tensor.
+
+    *Shape:* (tokens in the text, width) each to (tokens, width)
     """
     return xp2torch(join_rows(ops, arrays), device=device).to(torch.float32)
 
 
 def split_tensor(ops: Ops, tensor: Tensor, lengths: Sequence[int]) -> list[Floats2d]:
-    """Split a tensor into an array for each text. The arrays are views."""
+    """Split a tensor into an array for each text. The arrays share the memory of the tensor."""
     return split_rows(cast(Floats2d, torch2xp(tensor.detach(), ops=ops)), lengths)
 
 
 def use_one_thread_if_forked() -> None:
-    """Use a single CPU thread if this process is a fork, such as a worker of `nlp.pipe(n_process=2)`.
+    """Limit torch to a single CPU thread if this process was forked, as the workers of `nlp.pipe(n_process=2)` are.
 
-    A forked process does not have the threads of torch's pool, and would wait for them forever.
+    The threads of torch's thread pool do not exist in a forked process. Without the limit, torch would wait for them
+    forever.
     """
     global _process
     if os.getpid() != _process:
@@ -212,16 +226,16 @@ def use_one_thread_if_forked() -> None:
 
 @functools.cache
 def hide_known_warnings() -> None:
-    """Hide two warnings that users of a GPU can't do anything about."""
-    # Thinc converts CuPy's arrays with `toDlpack`, which is deprecated in CuPy 14.
+    """Hide two warnings about GPUs that users cannot fix."""
+    # Thinc converts CuPy arrays with `toDlpack`, which CuPy 14 deprecates.
     warnings.filterwarnings("ignore", r"This function is deprecated.*cupy\.from_dlpack", module=r"thinc\.util$")
-    # The first matrix product of torch's backward thread creates its CUDA context.
+    # torch shows this warning for the first matrix product in its backward thread. It is harmless.
     warnings.filterwarnings("ignore", "Attempting to run cuBLAS, but there was no current CUDA context")
 
 
 @contextlib.contextmanager
 def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
-    """Add the size of the batch, and settings that reduce memory, to out-of-memory errors of a GPU."""
+    """Convert GPU out-of-memory errors into RemedyErrors with the batch size and with settings that reduce memory."""
     try:
         yield
     except Exception as error:

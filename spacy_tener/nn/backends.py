@@ -1,9 +1,9 @@
-"""`Layer`, the base class of this package's Thinc layers, and the back ends that run them.
+"""`Layer`, the base class of all Thinc layers in this package, and the interface of the backends that run them.
 
-The layers exchange *rows*: an array or tensor with the vectors of all tokens in a batch, concatenated. `NumpyBackend`
-computes with NumPy arrays, `TorchBackend` of `backend_torch` with tensors. The tensors are connected by torch's graph,
-so that the backward pass of all layers is a single one. The input of embedders is a `TokenBatch`. Layers of other
-libraries are called with Docs or a list of arrays, as Thinc does.
+Layers pass each other the embeddings of all tokens in a batch, concatenated to one array. `NumpyBackend` computes with
+NumPy arrays. `TorchBackend` computes with torch tensors, so that autograd computes the backward pass through all layers
+at once. The input of embedding layers is a `TokenBatch`. Layers from other libraries can be part of a model, too. They
+get Docs or a list of arrays.
 
     class Chain(Layer):
         def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
@@ -32,27 +32,28 @@ from ..sequences import starts
 from ..types import IntArray
 from .shim import TorchShim, torch_shim
 
-# Name of the file with a component's model, in the directory of the component.
+# File name of a component's model, in the directory of the component.
 COMPONENT_MODEL = "model"
-# The vectors of all tokens or words in a batch, concatenated: a NumPy array or a tensor. *Shape:* (units, width)
+# Embeddings of all tokens or words in a batch, as a NumPy array or a torch tensor. *Shape:* (units, width)
 Rows = Any
 
 
-# The input of a model for a batch of texts: a `TokenBatch` or, for a model without an embedder, an array for each text.
-# *Shape:* (tokens, width)
+# The input of a model. Models with an embedding layer take a `TokenBatch`, other models an array for each text.
+# *Shape:* (tokens, width) each
 Batch = TokenBatch | Sequence[Floats2d]
 
 
 class Indices(NamedTuple):
-    """Indices that a torch module needs on its own device. Other arrays among a module's arguments stay on the CPU."""
+    """An array of indices that is copied to the device of the torch module. Other arrays remain on the CPU."""
 
     array: IntArray
 
 
 class Layer(Model[Any, Any], ABC):
-    """Base class of this package's Thinc layers. A back end runs it together with the layers around it.
+    """Base class of all Thinc layers in this package. Subclasses implement `compute`.
 
-    Its Thinc forward function is `forward` of `nn/run.py`, with which layers of other libraries can call it.
+    A layer can be called by other layers of this package with `compute`, and by layers from other libraries as a Thinc
+    model.
     """
 
     __slots__ = ()
@@ -61,51 +62,51 @@ class Layer(Model[Any, Any], ABC):
     def compute(self, inputs: Any, backend: Backend) -> Any:
         """Compute the output of the layer.
 
-        inputs (Any): A `TokenBatch` for an embedder, otherwise the rows of the layer below.
-        backend (Backend): Runs sublayers and the layer's module.
-        RETURNS (Any): The rows.
+        inputs (Any): A `TokenBatch` for embedding layers. For other layers, the output of the previous layer.
+        backend (Backend): Runs sublayers and the module of this layer.
+        RETURNS (Any): The token embeddings. *Shape:* (tokens, width)
         """
 
     @property
     def shim(self) -> TorchShim:
-        """The layer's torch module and its NumPy implementation."""
+        """The shim with the torch module and the NumPy implementation of this layer."""
         return torch_shim(self)
 
     @property
     def packages(self) -> Sequence[str]:
-        """Packages that a pipeline with this layer requires, in addition to this package."""
+        """Python packages that are required to use this layer, in addition to spacy-tener."""
         return ()
 
     @property
     def encoders(self) -> Sequence[Pretrained]:
-        """The layer's pretrained encoders, for meta.json."""
+        """The pretrained encoders in this layer, which are listed in the pipeline's meta.json."""
         return ()
 
     def select_subwords(self, read: Callable[[], Iterable[str]]) -> None:
-        """Reduce the vocabulary of a multilingual encoder to the word pieces that the training texts need.
+        """Remove unused subwords from the vocabulary of a multilingual encoder. By default, do nothing.
 
-        read (Callable[[], Iterable[str]]): Returns the training texts.
+        read (Callable[[], Iterable[str]]): Function that returns the training texts.
         """
 
     def to_disk(self, path: Path | str) -> None:
-        """Save the model. If it is the model of a component, add its requirements to the meta.json of the pipeline."""
+        """Save the model. For the model of a component, also add its requirements to the pipeline's meta.json."""
         super().to_disk(path)
         if Path(path).name == COMPONENT_MODEL:
             save_requirements(Path(path).parent, self.walk())
 
     def _copy(self, seen: dict[int, Model[Any, Any] | Shim] | None = None) -> Layer:
-        # Thinc's implementation returns an instance of `Model`, whatever the class of the layer is.
+        # Thinc always copies to an instance of `Model`, so the class has to be restored.
         copied = super()._copy(seen)
         copied.__class__ = type(self)
         return copied
 
 
 class Backend(Protocol):
-    """The interface of back ends, for layers.
+    """The interface of the backends, which run models with NumPy or torch.
 
     ops (Ops): The model's Thinc ops.
-    lengths (list[int]): Token count per text.
-    training (bool): Whether the batch is for training.
+    lengths (list[int]): Text lengths in tokens.
+    training (bool): Whether the batch is used for training.
     """
 
     ops: Ops
@@ -113,45 +114,52 @@ class Backend(Protocol):
     training: bool
 
     def run(self, model: Model[Any, Any], batch: Batch) -> Any:
-        """Compute the output of a model for a batch."""
+        """Run a model for a batch."""
 
     def compute(self, layer: Model[Any, Any], inputs: Any) -> Any:
-        """Compute the output of a layer of this package or of another library, for a `TokenBatch` or rows."""
+        """Compute the output of a layer. Layers from other libraries are supported.
+
+        layer (Model): The layer.
+        inputs (Any): A `TokenBatch` for embedding layers. For other layers, the output of the previous layer.
+        """
 
     def call(self, layer: Layer, *inputs: Any) -> Rows:
-        """Call the layer's module.
+        """Call the torch module or the NumPy implementation of a layer.
 
-        inputs (Any): Rows, `Indices`, and arguments that the module uses on the CPU, such as lengths.
+        inputs (Any): The arguments: token embeddings, `Indices`, or values that the module uses on the CPU, such as
+            lengths.
         """
 
     def join(self, arrays: Sequence[Floats2d], *, learn: bool = True) -> Rows:
-        """Concatenate the arrays of all texts to rows.
+        """Concatenate the arrays of all texts.
 
-        learn (bool): Whether their gradient is computed in training.
+        learn (bool): Whether to compute the gradient with respect to the arrays in training.
         """
 
     def split(self, rows: Rows) -> list[Floats2d]:
-        """Split rows into an array for each text."""
+        """Split token embeddings into an array for each text."""
 
     def concatenate_columns(self, parts: Sequence[Rows]) -> Rows:
-        """Concatenate rows along the last dimension."""
+        """Concatenate embeddings along the last dimension."""
 
     def replace_by_means(self, rows: Rows, start: int, sizes: IntArray, order: IntArray) -> Rows:
-        """Replace groups of rows by their means, without gradient.
+        """Replace each group of consecutive embeddings with its mean, and reorder the result.
 
-        rows (Rows): The rows. The groups follow each other, beginning with the row `start`.
-        start (int): Index of the first row of the first group.
-        sizes (IntArray): Number of rows of each group. *Shape:* (groups,)
-        order (IntArray): Order of the result, as indices of the array with the rows before `start`, followed by the
-            means.
+        The means have no gradient.
+
+        rows (Rows): The embeddings. *Shape:* (rows, width)
+        start (int): Index at which the first group starts. Embeddings before this index are not changed.
+        sizes (IntArray): Number of embeddings in each group. *Shape:* (groups,)
+        order (IntArray): Gather index that reorders the result. The indices refer to the embeddings before `start`,
+            followed by the mean of each group. *Shape:* (result rows,)
         """
 
 
 class NumpyBackend:
-    """Runs layers for prediction on the CPU, with their NumPy implementations.
+    """Backend that runs the NumPy implementations of layers, for predictions on a CPU.
 
     ops (Ops): The model's Thinc ops.
-    lengths (list[int]): Token count per text.
+    lengths (list[int]): Text lengths in tokens.
     """
 
     training = False
@@ -187,14 +195,14 @@ class NumpyBackend:
 
 
 def as_batch(texts: Sequence[Doc] | Batch) -> Batch:
-    """Convert the input of a layer as Thinc passes it, Docs or arrays, to the input of this package's layers."""
+    """Convert Docs to a `TokenBatch`. Other inputs are returned unchanged."""
     if isinstance(texts, TokenBatch) or not isinstance(texts[0], Doc):
         return cast(Batch, texts)
     return TokenBatch.of(cast(Sequence[Doc], texts))
 
 
 def text_lengths(batch: Batch) -> list[int]:
-    """Return the number of tokens of each text."""
+    """Return the number of tokens in each text."""
     if isinstance(batch, TokenBatch):
         lengths: list[int] = batch.lengths.tolist()
         return lengths
@@ -202,24 +210,25 @@ def text_lengths(batch: Batch) -> list[int]:
 
 
 def thinc_input(inputs: Any) -> Any:
-    """Convert a `TokenBatch` to Docs for a layer of another library, and return other input unchanged."""
+    """Convert a `TokenBatch` to Docs, for layers from other libraries. Other inputs are returned unchanged."""
     return inputs.docs if isinstance(inputs, TokenBatch) else inputs
 
 
 def join_rows(ops: Ops, arrays: Sequence[Floats2d]) -> Floats2d:
-    """Concatenate the arrays of a batch. *Shape:* (tokens, width) for each text to (all tokens, width)"""
-    # The arrays of empty texts are left out: a transformer's listener doesn't know their width.
+    """Concatenate the arrays of all texts. *Shape:* (tokens in the text, width) each to (tokens, width)"""
+    # Skip empty texts, since their arrays can have a wrong width if they come from a transformer listener.
     filled = [array for array in arrays if len(array)] or list(arrays[:1])
-    # The array is made contiguous, since torch doesn't support negative strides.
+    # Make the array contiguous, since torch does not support negative strides.
     joined = ops.xp.ascontiguousarray(filled[0]) if len(filled) == 1 else ops.xp.concatenate(filled, axis=0)
     return cast(Floats2d, joined)
 
 
 def split_rows(array: Floats2d, lengths: Sequence[int]) -> list[Floats2d]:
-    """Split an array into an array for each text, as views. The inverse of `join_rows`."""
+    """Split an array into a view for each text. This is the inverse of `join_rows`."""
     return [array[end - length : end] for end, length in zip(itertools.accumulate(lengths), lengths, strict=True)]
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return True for an out-of-memory error of a GPU. The classes of torch and of CuPy have the same name."""
+    """Return whether an exception is an out-of-memory error of a GPU, raised by torch or by CuPy."""
+    # Compare names, so that neither library has to be imported.
     return any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

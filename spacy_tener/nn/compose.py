@@ -1,4 +1,4 @@
-"""Thinc layers that this package builds its models from: a layer with a torch module, a chain, and a concatenation."""
+"""Thinc layers that wrap torch modules, and functions that combine layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class RaggedLayer(Layer):
-    """A layer whose module transforms the tokens of all texts, concatenated, and returns a row for each."""
+    """A Thinc layer that wraps a torch module.
+
+    The module transforms the token embeddings of all texts, without padding.
+    """
 
     __slots__ = ()
 
@@ -36,14 +39,17 @@ def ragged_layer(
     width_in: int | None = None,
     width_out: int | None = None,
 ) -> RaggedModel:
-    """Build a Thinc layer from a torch module, which gets the rows and the length of each text. *Shape:* (tokens, nI)
-    to (tokens, nO)
+    """Create a Thinc layer that wraps a torch module. *Shape:* (tokens, nI) to (tokens, nO)
+
+    The module is called with the token embeddings of all texts, concatenated, and with the number of tokens in each
+    text.
 
     name (str): Layer name.
-    build (Callable): Function that builds the module, called with the arguments `nI` and `nO`. It must be picklable.
-    make_predictor (Callable): Function that builds the NumPy implementation from the `Weights`. None if there is none.
-    width_in (int): Input width. None to set it when the layer is initialized or chained.
-    width_out (int): Output width. None to infer it from sample output.
+    build (Callable): Function that builds the module from the widths `nI` and `nO`. It must be picklable.
+    make_predictor (Callable): Function that builds the NumPy implementation from `Weights`. None if there is no NumPy
+        implementation.
+    width_in (int): Input width. If None, it is inferred from sample data or from the previous layer.
+    width_out (int): Output width. If None, it is inferred from sample data.
     RETURNS (Model[List[Floats2d], List[Floats2d]]): The layer.
     """
     dims = {"nI": width_in, "nO": width_out}
@@ -51,7 +57,7 @@ def ragged_layer(
 
 
 def _init_ragged(layer: RaggedLayer, X: list[Floats2d] | None = None, Y: list[Floats2d] | None = None) -> None:
-    """Set missing widths from sample data, and build the module if both are known."""
+    """Infer missing widths from sample data. If both widths are known, build the torch module."""
     if X and layer.has_dim("nI") is None:
         layer.set_dim("nI", X[0].shape[1])
     if Y and layer.has_dim("nO") is None:
@@ -61,19 +67,23 @@ def _init_ragged(layer: RaggedLayer, X: list[Floats2d] | None = None, Y: list[Fl
 
 
 def projection(width: int, dropout: float = 0.0) -> RaggedModel:
-    """Build a linear layer between two parts of a model with different widths."""
+    """Create a linear layer, which connects two layers of different widths.
+
+    width (int): Output width.
+    dropout (float): Dropout rate of the input.
+    """
     return ragged_layer("project", partial(_build_projection, dropout=dropout), Projection, width_out=width)
 
 
 def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
-    """Build the torch module."""
+    """Build the torch module of a linear layer."""
     from .layers_torch import Projection
 
     return Projection(width_in=nI, width_out=nO, dropout=dropout)
 
 
 class Chain(Layer):
-    """An embedder, followed by an encoder."""
+    """A Thinc layer that passes the output of an embedding layer to an encoder."""
 
     __slots__ = ()
 
@@ -82,7 +92,7 @@ class Chain(Layer):
         return backend.compute(encode, backend.compute(embed, inputs))
 
     def infer_widths(self) -> None:
-        """Set widths that follow from the widths of the embedder and of the encoder."""
+        """Set the input width of the encoder and the output width of the chain, if they can be inferred."""
         embed, encode = self.layers
         if embed.has_dim("nO") and encode.has_dim("nI") is None:
             encode.set_dim("nI", embed.get_dim("nO"))
@@ -91,15 +101,16 @@ class Chain(Layer):
 
 
 def chain_layers(embed: EmbedModel, encode: RaggedModel) -> EmbedModel:
-    """Combine an embedder and an encoder to one layer, as Thinc's `chain` does."""
+    """Create a layer that passes the output of an embedding layer to an encoder, like Thinc's `chain`."""
     chain = Chain(f"{embed.name}>>{encode.name}", forward, init=_init_chain, dims={"nO": None}, layers=[embed, encode])
     chain.infer_widths()
     return chain
 
 
 def _init_chain(chain: Chain, X: list[Doc] | None = None, Y: list[Floats2d] | None = None) -> None:
-    """Initialize the embedder, and then the encoder, with a sample of the embedder's output if its input width is
-    unknown.
+    """Initialize the embedding layer and the encoder.
+
+    If the input width of the encoder is unknown, it is inferred from the embeddings of a sample Doc.
     """
     embed, encode = chain.layers
     embed.initialize(X=X)
@@ -108,7 +119,7 @@ def _init_chain(chain: Chain, X: list[Doc] | None = None, Y: list[Floats2d] | No
 
 
 class JoinedEmbedders(Layer):
-    """Several embedders whose outputs are concatenated along the last dimension."""
+    """A Thinc layer that concatenates the outputs of several embedding layers."""
 
     __slots__ = ()
 
@@ -116,13 +127,13 @@ class JoinedEmbedders(Layer):
         return backend.concatenate_columns([backend.compute(embedder, inputs) for embedder in self.layers])
 
     def infer_width(self) -> None:
-        """Set the output width if the widths of all embedders are known."""
+        """Set the output width to the sum of the widths of all embedding layers, if these are known."""
         if all(embedder.has_dim("nO") for embedder in self.layers):
             self.set_dim("nO", sum(embedder.get_dim("nO") for embedder in self.layers))
 
 
 def join_embedders(*embedders: EmbedModel) -> EmbedModel:
-    """Concatenate the outputs of several embedders, as Thinc's `concatenate` does."""
+    """Create a layer that concatenates the outputs of several embedding layers, like Thinc's `concatenate`."""
     name = "|".join(embedder.name for embedder in embedders)
     model = JoinedEmbedders(name, forward, init=_init_joined, dims={"nO": None}, layers=embedders)
     model.infer_width()
@@ -130,7 +141,7 @@ def join_embedders(*embedders: EmbedModel) -> EmbedModel:
 
 
 def _init_joined(model: JoinedEmbedders, X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Initialize all embedders, and set the width."""
+    """Initialize all embedding layers, and set the output width."""
     for embedder in model.layers:
         embedder.initialize(X)
     model.infer_width()

@@ -1,4 +1,4 @@
-"""Copies to a device, mixed precision, and the number of CPU threads that torch uses."""
+"""Functions that copy tensors to a device, enable mixed precision, and set the number of CPU threads in torch."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from torch import Tensor, nn
 
 from ..processes import count_cores, count_physical_cores
 
-# A training step gets one more thread for each 2^32 products of a weight and a unit. In smaller steps, threads mostly
-# wait for each other, and even longer if other processes use the cores (research/results/threads.md).
+# A training step uses one CPU thread per 2^32 multiplications in linear layers. With less work per thread, the threads
+# mostly wait for each other (research/results/threads.md).
 WORK_PER_THREAD = 1 << 32
 
 
 def threads_for(device: torch.device, modules: Iterable[nn.Module], n_units: int) -> int:
-    """Return the number of CPU threads for running modules: as many as make it faster, or the number that the user has
-    set.
+    """Return the number of CPU threads for running torch modules.
 
-    On a GPU, one thread is enough, since the CPU only computes with small tensors.
+    If the user has set a number of threads, it is returned. On a GPU, one thread is enough, since the CPU only
+    processes small tensors. On a CPU, large modules and large batches get more threads.
 
     device (torch.device): The device of the modules.
-    modules (Iterable[nn.Module]): The modules.
-    n_units (int): Number of units in the batch.
+    modules (Iterable[nn.Module]): The modules to run.
+    n_units (int): Number of tokens or characters in the batch.
     """
     threads = torch.get_num_threads()
     if _is_set_by_user(threads):
@@ -40,18 +40,20 @@ def threads_for(device: torch.device, modules: Iterable[nn.Module], n_units: int
 
 
 def threads_for_updates() -> int:
-    """Return the number of CPU threads for updating parameters: one, or the number that the user has set.
+    """Return the number of CPU threads for an optimizer step: 1, unless the user has set a number of threads.
 
-    An update consists of a few elementwise operations per parameter, which is too little work for a second thread.
+    The optimizer runs only a few elementwise operations for each parameter, which are too small for a second thread.
     """
     threads = torch.get_num_threads()
     return threads if _is_set_by_user(threads) else 1
 
 
 def _is_set_by_user(threads: int) -> bool:
-    """Return True if the user has set the number of threads, by an environment variable or in torch.
+    """Return whether the user has set the number of threads, with an environment variable or in torch.
 
-    torch's own default is the number of logical or of physical cores.
+    By default, torch uses as many threads as there are logical or physical cores.
+
+    threads (int): The number of threads in torch.
     """
     set_outside = any(name in os.environ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"))
     return set_outside or threads not in (count_cores(), count_physical_cores())
@@ -59,7 +61,7 @@ def _is_set_by_user(threads: int) -> bool:
 
 @contextlib.contextmanager
 def host_threads(threads: int) -> Iterator[None]:
-    """Set torch's number of CPU threads inside the context, and restore it afterwards."""
+    """Set the number of CPU threads in torch, and restore the previous number when the context exits."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -69,34 +71,36 @@ def host_threads(threads: int) -> Iterator[None]:
 
 
 def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tensor:
-    """Copy an array or a tensor from the CPU to a device, without waiting until it is copied."""
+    """Copy an array or a CPU tensor to a device. The copy is asynchronous on CUDA devices."""
     tensor = array if isinstance(array, Tensor) else torch.from_numpy(array)
     device = torch.device(device)
     if device.type == "cuda":
+        # CUDA copies are asynchronous only from pinned memory.
         tensor = tensor.pin_memory()
-    # On Apple's GPU, an asynchronous copy may happen after the CPU's memory has been used for something else
+    # On Apple GPUs, copy synchronously: an asynchronous copy may read the CPU memory after it has been reused
     # (https://github.com/pytorch/pytorch/issues/139550).
     return tensor.to(device, non_blocking=device.type != "mps")
 
 
-# The choice of attention kernels is global to the process. So only one thread at a time computes in mixed precision.
+# The choice of attention kernels applies to the whole process, so only one thread at a time may change it.
 _ALONE = threading.RLock()
 
 
 @contextlib.contextmanager
 def autocast_to_bfloat16(device: torch.device) -> Iterator[None]:
-    """Compute in mixed precision (bfloat16) inside the context."""
+    """Enable automatic mixed precision (bfloat16), as a context manager."""
     with _ALONE, _without_cudnn_attention(device), torch.autocast(device.type, torch.bfloat16):
         yield
 
 
 @contextlib.contextmanager
 def _without_cudnn_attention(device: torch.device) -> Iterator[None]:
-    """Disable cuDNN's attention kernels inside the context. A backward pass uses the kernel of its forward pass.
+    """Disable the attention kernels of cuDNN, as a context manager.
 
-    cuDNN plans a kernel for each new shape, which takes milliseconds per layer and direction, and batches of text
-    hardly ever have the same shape. Without cuDNN, a training step of a transformer of the size of BERT took 134 ms
-    instead of 403 ms on an H100 (research/results/gpu.md).
+    cuDNN compiles an execution plan for each new shape of a batch, which takes several milliseconds per layer. Batches
+    of text rarely have the same shape. For a transformer of the size of BERT on an H100, disabling cuDNN reduced the
+    time of a training step from 403 ms to 134 ms (research/results/gpu.md). The backward pass uses the same kernel as
+    the forward pass.
     """
     before = device.type == "cuda" and torch.backends.cuda.cudnn_sdp_enabled()
     if not before:

@@ -1,13 +1,13 @@
-"""`Graph`, which builds ONNX graphs with the syntax of NumPy, for `spacy tener export`.
+"""`Graph`, a builder for ONNX graphs with a syntax similar to NumPy. It is used by the command `spacy tener export`.
 
-Operators of Python and methods with the names of ONNX operators add nodes to the graph:
+Python operators, and methods with the name of an ONNX operator, add nodes to the graph:
 
     graph = Graph()
     ids = graph.input("ids", np.int64, "tokens")
     embeddings = graph.Gather(table, ids, axis=0)               # a NumPy array becomes a constant
     model = graph.model({"output": (embeddings + 1.0, np.float32, ["tokens", 128])})
 
-The layers of `nn` and `architectures` have methods `write`, which add them to a graph.
+Layers that can be exported have a method `write`, which adds the operations of the layer to a graph.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def _operator(name: str) -> Callable[[Value, Any], Value]:
 
 
 class Value:
-    """A tensor in a graph: the output of a node, an input, or a constant.
+    """A tensor in an ONNX graph: an input, a constant, or the output of a node.
 
-    Python's operators add nodes. Numbers and arrays in expressions become constants: integers are int64, and other
-    numbers float64.
+    Python operators such as `+` and `@` add nodes to the graph. Operands can be tensors, arrays or numbers. Python
+    integers become int64 constants, and Python floats become float64 constants.
 
-    graph (Graph): The graph.
+    graph (Graph): The graph that contains the tensor.
     name (str): Name of the tensor in the graph.
     """
 
@@ -58,43 +58,46 @@ class Value:
         return self.graph.Not(self)
 
     def __getitem__(self, rows: Any) -> Value:
-        """Select rows by their indices, or a slice along the first dimension."""
+        """Select elements along the first dimension, by indices or by a slice."""
         if isinstance(rows, slice):
             return self.graph.slice(self, rows.start or 0, rows.stop)
         return self.graph.Gather(self, rows, axis=0)
 
     def to(self, dtype: Any) -> Value:
-        """Convert the value to another dtype."""
+        """Cast the tensor to another dtype."""
         return self.graph.Cast(self, to=_type_of(dtype))
 
 
 class Graph:
-    """An ONNX graph that is being built. `graph.Gather(table, rows, axis=0)` adds the operator `Gather`."""
+    """Builder for an ONNX graph.
+
+    For example, `graph.Gather(table, rows, axis=0)` adds a node with the operator `Gather`.
+    """
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        # The nodes of the graph, followed by the nodes of the nested loop bodies that are being written.
+        # A stack with the nodes of the main graph, followed by the nodes of each nested loop body that is being built.
         self._scopes: list[list[Any]] = [[]]
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
         self._weights: list[Any] = []
         self._inputs: list[Any] = []
 
     def __getattr__(self, operator: str) -> Callable[..., Value]:
-        """Return a function that adds an operator with a single output."""
+        """Return a function that adds a node with this ONNX operator and returns its single output."""
         if not operator[0].isupper():
             raise AttributeError(operator)
         return lambda *inputs, **attributes: self.add(operator, *inputs, **attributes)[0]
 
     def add(self, operator: str, *inputs: Any, outputs: int = 1, domain: str = "", **attributes: Any) -> list[Value]:
-        """Add a node, and return its outputs.
+        """Add a node to the graph.
 
-        operator (str): Name of the ONNX operator.
-        inputs (Any): Values, or arrays and numbers, which become constants. None for an optional input that is left
-            out.
+        operator (str): ONNX operator name.
+        inputs (Any): Tensors of the graph, arrays or numbers. Arrays and numbers are converted to constants. Use None
+            to omit an optional input.
         outputs (int): Number of outputs.
-        domain (str): Domain of the operator. Empty for ONNX's own operators.
+        domain (str): ONNX domain of the operator. The empty string is the default domain.
         attributes (Any): Attributes of the operator.
-        RETURNS (list[Value]): The outputs.
+        RETURNS (list[Value]): The outputs of the node.
         """
         from onnx.helper import make_node
 
@@ -104,7 +107,10 @@ class Graph:
         return [Value(self, name) for name in results]
 
     def value(self, value: Any) -> Value:
-        """Return a value as it is, and an array or number as a constant. Equal constants are stored once."""
+        """Convert an array or a number to a constant of the graph. Equal constants are stored only once.
+
+        If the value is already a tensor of the graph, it is returned unchanged.
+        """
         if isinstance(value, Value):
             return value
         from onnx import numpy_helper
@@ -120,9 +126,9 @@ class Graph:
     def input(self, name: str, dtype: Any, *shape: str) -> Value:
         """Add an input to the graph.
 
-        name (str): Name of the input.
+        name (str): Input name.
         dtype (Any): NumPy dtype, or `str`.
-        shape (str): Names of the dimensions, all of which are dynamic.
+        shape (str): Name of each dimension. All dimensions have dynamic sizes.
         RETURNS (Value): The input.
         """
         from onnx.helper import make_tensor_value_info
@@ -131,9 +137,11 @@ class Graph:
         return Value(self, name)
 
     def model(self, outputs: dict[str, tuple[Value, Any, Sequence[Any]]]) -> ModelProto:
-        """Return the finished ONNX model.
+        """Build the ONNX model from the nodes that were added to the graph.
 
-        outputs (dict[str, tuple[Value, Any, Sequence[Any]]]): Value, dtype and shape of each output, by name.
+        outputs (dict[str, tuple[Value, Any, Sequence[Any]]]): The outputs of the model by name, each with its tensor,
+            dtype and shape.
+        RETURNS (ModelProto): The model.
         """
         from onnx.helper import make_graph, make_model, make_opsetid, make_tensor_value_info
 
@@ -146,12 +154,12 @@ class Graph:
         return make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="spacy_tener")
 
     def include(self, model: ModelProto, inputs: dict[str, Value], outputs: Sequence[str]) -> list[Value]:
-        """Add all nodes of another ONNX model.
+        """Add all nodes of another ONNX model to the graph.
 
-        model (ModelProto): The model.
-        inputs (dict[str, Value]): A value for each input of the model.
-        outputs (Sequence[str]): Names of the tensors to return.
-        RETURNS (list[Value]): These tensors.
+        model (ModelProto): The other model.
+        inputs (dict[str, Value]): The tensor to use for each input of the other model, by name.
+        outputs (Sequence[str]): Names of tensors in the other model.
+        RETURNS (list[Value]): The tensors with these names.
         """
         from onnx.compose import add_prefix_graph
 
@@ -159,7 +167,7 @@ class Graph:
         graph = add_prefix_graph(model.graph, prefix)
         for name, value in inputs.items():
             self._scopes[-1].append(_renamed(value, prefix + name))
-        # Exporters write file names of the machine on which they run to these fields.
+        # Remove debug information, since it can contain file names of the computer that exported the model.
         for node in graph.node:
             node.ClearField("doc_string")
             node.ClearField("metadata_props")
@@ -174,13 +182,15 @@ class Graph:
         body: Callable[..., Sequence[Value]],
         n_rows: int = 0,
     ) -> list[Value]:
-        """Add a loop that runs while a condition holds.
+        """Add a while loop, using the ONNX operator `Loop`.
 
-        states (Sequence[Value]): Values that change in each iteration.
-        goes_on (Callable): Function that gets the states and returns the condition.
-        body (Callable): Function that gets the states and returns the new states, followed by the rows to collect.
-        n_rows (int): Number of rows that the body returns.
-        RETURNS (list[Value]): The final states, followed by the collected rows. *Shape:* (iterations, ...) each
+        states (Sequence[Value]): Initial values of the loop variables.
+        goes_on (Callable): Loop condition. It is called with the loop variables.
+        body (Callable): Loop body. It is called with the loop variables, and returns their new values, followed by the
+            outputs of the iteration.
+        n_rows (int): Number of outputs per iteration, in addition to the loop variables.
+        RETURNS (list[Value]): The final values of the loop variables, followed by the stacked outputs. *Shape:*
+            (iterations, ...) for each stacked output
         """
         n_states = len(states)
 
@@ -194,13 +204,14 @@ class Graph:
     def scan(
         self, states: Sequence[Value], rows: Sequence[Value], body: Callable[..., Sequence[Value]], *, axis: int = 0
     ) -> Value:
-        """Add a loop over the rows of arrays.
+        """Add a loop over an axis of one or several arrays, using the ONNX operator `Scan`.
 
-        states (Sequence[Value]): Values that change in each iteration.
-        rows (Sequence[Value]): The arrays, which have the same size along the axis.
-        body (Callable): Function that gets the states and a row of each array, and returns the new states and one row.
-        axis (int): The axis of the arrays and of the result.
-        RETURNS (Value): The rows that the body returned, stacked.
+        states (Sequence[Value]): Initial values of the loop variables.
+        rows (Sequence[Value]): The arrays to iterate over. The loop axis must have the same size in all arrays.
+        body (Callable): Loop body. It is called with the loop variables and a slice of each array, and returns the new
+            values of the loop variables and an output.
+        axis (int): The loop axis of the arrays and of the result.
+        RETURNS (Value): The stacked outputs of all iterations.
         """
         graph = self._body(body, len(states) + len(rows))
         results = self.add(
@@ -216,11 +227,12 @@ class Graph:
         return results[-1]
 
     def _body(self, write: Callable[..., Sequence[Value]], n_inputs: int, *, is_loop: bool = False) -> GraphProto:
-        """Build the graph of a loop body. In ONNX, it can use all values outside of it.
+        """Build the subgraph of a loop body. As in all ONNX subgraphs, the body can use tensors of the outer graph.
 
-        write (Callable): Function that gets the inputs, adds nodes, and returns the outputs.
+        write (Callable): Function that is called with the inputs of the body, adds its nodes, and returns its outputs.
         n_inputs (int): Number of inputs.
-        is_loop (bool): Whether the body is for ONNX's `Loop`, whose first inputs are the counter and the condition.
+        is_loop (bool): Whether the body belongs to the operator `Loop`. The first two inputs are then the iteration
+            number and the condition.
         """
         from onnx import TensorProto, ValueInfoProto
         from onnx.helper import make_graph, make_tensor_value_info
@@ -229,12 +241,14 @@ class Graph:
         self._scopes.append([])
         results: list[Value] = []
         for value in write(*inputs):
-            # ONNX requires that each output is a node's output in the body, and that no output occurs twice.
+            # Each output of an ONNX subgraph must be the output of a node in the subgraph, and must be listed only
+            # once. Other outputs are copied with an `Identity` node.
             is_new = any(value.name in node.output for node in self._scopes[-1])
             is_new = is_new and value.name not in [result.name for result in results]
             results.append(value if is_new else self.Identity(value))
         before, after = ([ValueInfoProto(name=value.name) for value in values] for values in (inputs, results))
-        if is_loop:  # ONNX Runtime requires the shapes of the counter and of the condition.
+        # ONNX Runtime requires the shapes of the iteration number and the condition.
+        if is_loop:
             for i, kind in enumerate((TensorProto.INT64, TensorProto.BOOL)):
                 before[i] = make_tensor_value_info(inputs[i].name, kind, [])
         return make_graph(self._scopes.pop(), self._name(), before, after)
@@ -242,79 +256,93 @@ class Graph:
     def _name(self) -> str:
         return f"v{next(self._numbers)}"
 
-    # The following methods combine several operators, mostly for shapes and indices.
+    # The following methods combine several ONNX operators.
 
     def size(self, value: Value, axis: int = 0) -> Value:
-        """Return the size of a dimension. *Shape:* ()"""
+        """Return the size of a tensor along an axis. *Shape:* ()"""
         return self.Gather(self.Shape(value), axis, axis=0)
 
     def shape(self, *sizes: Any) -> Value:
-        """Return a shape, from sizes that are values or numbers. *Shape:* (sizes,)"""
+        """Build the shape of a tensor from its sizes, which can be numbers or tensors of the graph.
+
+        *Shape:* (dimensions,)
+        """
         return self.Concat(*(self.Reshape(self.value(size), [1]) for size in sizes), axis=0)
 
     def slice(self, value: Value, start: Any, stop: Any = None, *, axis: int = 0) -> Value:
-        """Return the part from `start` to `stop`, exclusive, along an axis."""
+        """Slice a tensor along an axis, from `start` to `stop` (exclusive)."""
         ends = np.iinfo(np.int64).max if stop is None else stop
         bounds = (self.Reshape(self.value(bound), [1]) for bound in (start, ends))
         return self.Slice(value, *bounds, [axis])
 
     def full(self, number: Any, *sizes: Any) -> Value:
-        """Return an array that is filled with a number, from sizes that are values or numbers."""
+        """Return a tensor of the given shape in which all elements have the same value.
+
+        number (Any): The value of all elements.
+        sizes (Any): The size of each dimension, as a number or a tensor of the graph.
+        """
         return self.Expand(number, self.shape(*sizes))
 
     def starts(self, lengths: Value) -> Value:
-        """Return the index of the first element of each sequence, if all sequences are concatenated. *Shape:*
-        (sequences,)
-        """
+        """Return the offset of each sequence in a concatenated batch. *Shape:* (sequences,)"""
         return self.CumSum(lengths, 0, exclusive=1)
 
     def reverse_sequences(self, value: Value, lengths: Value) -> Value:
-        """Reverse each padded sequence up to its length. *Shape:* (longest, sequences, ...)"""
+        """Reverse each sequence of a padded batch. Padding stays at the end. *Shape:* (longest, sequences, ...)"""
         return self.ReverseSequence(value, lengths, time_axis=0, batch_axis=1)
 
     def count_indices(self, indices: Value, size: Value) -> Value:
-        """Count how often each index occurs. *Shape:* (size,)
+        """Count the occurrences of each index, like `np.bincount`. *Shape:* (size,)
 
-        indices (Value): Indices from 0 to `size`. The index `size`, the start of an empty sequence at the end, is
-            ignored.
+        indices (Value): Indices from 0 to `size`. The index `size` is not counted. It can occur because an empty
+            sequence at the end of a batch starts after the last token.
         size (Value): Length of the result.
         """
-        # The counts have an additional element, for the index `size`.
+        # Count the index `size` in an additional element, which is then removed.
         ones = self.full(1, self.size(indices))
         return self.ScatterElements(self.full(0, size + 1), indices, ones, axis=0, reduction="add")[:size]
 
     def sequence_index(self, starts: Value, size: Value) -> Value:
-        """Return the sequence of each element, if all sequences are concatenated. *Shape:* (size,)
+        """Return the index of the sequence that contains each element of a concatenated batch. *Shape:* (size,)
 
-        starts (Value): Index of the first element of each sequence. *Shape:* (sequences,)
-        size (Value): Total length of the sequences.
+        starts (Value): Offset of each sequence. *Shape:* (sequences,)
+        size (Value): Total length of all sequences.
         """
+        # An element belongs to the last sequence that starts at or before the element.
         return self.CumSum(self.count_indices(starts, size), 0) - 1
 
     def where_true(self, mask: Value) -> Value:
-        """Return the indices at which a mask is true. *Shape:* (indices,)"""
+        """Return the indices of the true elements of a mask. *Shape:* (indices,)"""
         return self.Squeeze(self.NonZero(mask), [0])
 
     def shift_right(self, value: Value, first: Any) -> Value:
-        """Shift the elements by one to the right, drop the last one, and insert `first` at the beginning. *Shape:*
-        (size,)
+        """Shift a vector by one position to the right, and insert `first` at the start. The last element is removed.
+
+        *Shape:* (size,)
         """
         return self.Concat(self.value(np.asarray([first])), self.slice(value, 0, -1), axis=0)
 
     def lookup(self, keys: Value, numbers: dict[int, int], default: int) -> Value:
-        """Look up the number of each key, or the default. *Shape:* any"""
-        numbers = numbers or {0: default}  # The operator requires at least one key.
+        """Map integer keys to integer values.
+
+        keys (Value): The keys, with any shape.
+        numbers (dict[int, int]): The value for each key.
+        default (int): The value for all other keys.
+        RETURNS (Value): The values. They have the shape of `keys`.
+        """
+        # The operator `LabelEncoder` requires at least one key.
+        numbers = numbers or {0: default}
         tables: dict[str, Any] = {"keys_int64s": list(numbers), "values_int64s": list(numbers.values())}
         return self.add("LabelEncoder", keys, domain=ML, default_int64=default, **tables)[0]
 
 
 @dataclass(frozen=True)
 class PaddedBatch:
-    """Sequences of an ONNX graph that are computed together, padded to the length of the longest one.
+    """The lengths and the padding mask of a padded batch in an ONNX graph.
 
-    lengths (Value): Token count per sequence. *Shape:* (sequences,)
-    longest (Value): Maximum sequence length. *Shape:* ()
-    is_real (Value): Mask of the tokens that are not padding. *Shape:* (sequences, longest)
+    lengths (Value): Sequence lengths in tokens. *Shape:* (sequences,)
+    longest (Value): Length of the longest sequence. *Shape:* ()
+    is_real (Value): Mask that is False for padded positions. *Shape:* (sequences, longest)
     """
 
     lengths: Value
@@ -323,14 +351,14 @@ class PaddedBatch:
 
 
 def _renamed(value: Value, name: str) -> Any:
-    """Return a node that gives a value another name."""
+    """Return an ONNX node that copies a tensor to a tensor with another name."""
     from onnx.helper import make_node
 
     return make_node("Identity", [value.name], [name])
 
 
 def _type_of(dtype: Any) -> int:
-    """Return the ONNX type of a NumPy dtype or of `str`."""
+    """Return the ONNX data type for a NumPy dtype or for `str`."""
     from onnx import TensorProto
     from onnx.helper import np_dtype_to_tensor_dtype
 

@@ -1,8 +1,8 @@
-"""Layers that architectures share, in NumPy, and `Weights`, from which they are built. Counterpart of `layers_torch`.
+"""Neural network layers in NumPy that all architectures share, and `Weights`, which contains their parameters.
 
-Each layer computes the same as the torch module of this name in evaluation mode. `__call__` computes in NumPy, with the
-tokens of all sequences concatenated. `write` adds the layer to an ONNX graph, where sequences are padded. *Shape:*
-(sequences, longest, width)
+Each layer has the same output as the layer of this name in `layers_torch` in evaluation mode. The method `__call__`
+computes the output with NumPy, from the concatenated tokens of all sequences. The method `write` adds the layer to an
+ONNX graph, in which sequences are padded. *Shape:* (sequences, longest, width)
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ..types import FloatArray, IntArray
 from .graph import PaddedBatch, Value
 from .stack_config import StackConfig
 
-# The default of torch's `nn.LayerNorm`.
+# The default epsilon of `nn.LayerNorm`.
 _EPSILON = 1e-5
-# Number of rows that the feed-forward network computes at once, so that its hidden layer fits into a core's cache.
+# Number of tokens that the feed-forward network processes at once, so that its hidden layer fits into the CPU cache.
 _ROWS = 256
 
 
 class WeightsError(ValueError):
-    """Raised for weights that don't fit the settings of the model."""
+    """Raised if the weights of a model do not match its settings."""
 
 
 class Weights:
-    """The weights of a module by their names in torch's `state_dict`, or those of a submodule.
+    """The parameters of a torch module or of a submodule, as NumPy arrays with the names in its `state_dict`.
 
-    arrays (Mapping[str, NDArray[Any]]): The weights of the whole module.
-    prefix (str): Prefix of the submodule's names, such as `layers.0.`.
-    used (set[str] | None): Names of the weights that have been accessed, shared by all submodules.
+    arrays (Mapping[str, NDArray[Any]]): All parameters of the module.
+    prefix (str): For a submodule, the prefix of its parameter names, such as `layers.0.`.
+    used (set[str] | None): Names of the parameters that were accessed. All submodules share this set.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]], prefix: str = "", used: set[str] | None = None) -> None:
@@ -48,14 +48,14 @@ class Weights:
         return self._arrays[name]
 
     def get(self, name: str) -> NDArray[Any] | None:
-        """Return an array, or None if it doesn't exist."""
+        """Return a parameter, or None if there is no parameter with this name."""
         return self[name] if self._prefix + name in self._arrays else None
 
     def shaped(self, name: str, *shape: int | None) -> NDArray[Any]:
-        """Return an array. Raise an error if its shape doesn't fit the settings.
+        """Return a parameter after checking its shape. Raises a WeightsError if the shape is wrong.
 
-        name (str): Name of the array.
-        shape (int | None): The size of each dimension. None for any size.
+        name (str): Parameter name.
+        shape (int | None): The expected size of each dimension. None for any size.
         """
         array = self[name]
         fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
@@ -67,54 +67,63 @@ class Weights:
         return array
 
     def part(self, *names: object) -> Weights:
-        """Return the weights of a submodule. The names in `part("layers", 0)` begin with `layers.0.`."""
+        """Return the parameters of a submodule.
+
+        For example, `part("layers", 0)` returns the parameters of `layers.0`.
+        """
         return Weights(self._arrays, self._prefix + "".join(f"{name}." for name in names), self._used)
 
     def check_all_used(self) -> None:
-        """Raise an error if some weights have not been accessed, since they belong to a model with other settings."""
+        """Raise a WeightsError if a parameter was not accessed.
+
+        Unused parameters mean that the weights belong to a model with other settings.
+        """
         unused = sorted(set(self._arrays) - self._used)
         if unused:
             raise WeightsError(f"The weights hold '{unused[0]}', which the settings do not use")
 
 
 class Linear:
-    """The linear layer `x W^T + b`. Several layers over the same input are computed as one, and their outputs
-    concatenated.
+    """A linear layer, `x W^T + b`.
 
-    layers (Weights): Weights of each layer.
+    If several layers are given, their outputs are concatenated. They must have the same input, so that a single matrix
+    product computes all outputs.
+
+    layers (Weights): The parameters of each layer.
     """
 
     def __init__(self, *layers: Weights) -> None:
-        # Products of few rows take half the time if W^T is contiguous.
+        # Store W^T in contiguous memory. This halves the time of matrix products for small batches.
         self.weight = np.ascontiguousarray(np.concatenate([layer["weight"] for layer in layers]).T)
         biases = [bias for layer in layers if (bias := layer.get("bias")) is not None]
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Compute the layer. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Apply the linear layer. *Shape:* (tokens, input width) to (tokens, width)"""
         product: FloatArray = x @ self.weight
         if self.bias is not None:
             product += self.bias
         return product
 
     def write(self, x: Value) -> Value:
-        """Add the layer to the graph of `x`."""
+        """Add the linear layer to the ONNX graph of `x`."""
         product = x @ self.weight
         return product if self.bias is None else product + self.bias
 
 
 class LayerNorm:
-    """Layer normalization over the last dimension, as in `nn.LayerNorm`.
+    """Layer normalization over the last dimension, like `nn.LayerNorm`.
 
-    weights (Weights): The module's weights.
+    weights (Weights): The layer parameters.
     """
 
     def __init__(self, weights: Weights) -> None:
         self.weight, self.bias = weights["weight"], weights["bias"]
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Normalize each row. *Shape:* (tokens, width)"""
-        # A product with a constant vector is several times as fast as NumPy's mean over the last dimension.
+        """Normalize the embedding of each token. *Shape:* (tokens, width)"""
+        # Compute the mean as a matrix product with a constant vector, which is several times as fast as
+        # `x.mean(axis=1)`.
         normed: FloatArray = x - (x @ np.full(x.shape[1], 1.0 / x.shape[1], np.float32))[:, None]
         variance = np.einsum("nd,nd->n", normed, normed) / x.shape[1]
         normed *= (1.0 / np.sqrt(variance + _EPSILON))[:, None]
@@ -123,40 +132,50 @@ class LayerNorm:
         return normed
 
     def write(self, x: Value) -> Value:
-        """Add the layer to the graph of `x`."""
+        """Add the layer normalization to the ONNX graph of `x`."""
         return x.graph.LayerNormalization(x, self.weight, self.bias, axis=-1, epsilon=_EPSILON)
 
 
 def relu(x: FloatArray) -> FloatArray:
-    """Compute `max(x, 0)` in place, and return `x`."""
+    """Apply the ReLU activation function in place, and return `x`."""
     return np.maximum(x, np.float32(0.0), out=x)
 
 
 class EmbeddingTables:
-    """Embedding tables whose rows are concatenated for each token.
+    """Embedding tables for several features of a token. The embeddings of all features are concatenated.
 
-    widths (Mapping[str, int]): Width of each table, by name.
-    weights (Weights): The module's weights.
+    widths (Mapping[str, int]): Embedding width of each table, by name.
+    weights (Weights): The layer parameters.
     """
 
     def __init__(self, widths: Mapping[str, int], weights: Weights) -> None:
         self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
 
     def __call__(self, *rows: IntArray) -> FloatArray:
-        """Look up the rows of each table, and concatenate them. *Shape:* (tokens,) each to (tokens, sum of widths)"""
-        # Static vectors may be stored in float16.
+        """Look up the embedding of each feature, and concatenate the embeddings. *Shape:* (tokens, sum of widths)
+
+        rows (IntArray): For each table, the row index of each token. *Shape:* (tokens,) each
+        """
+        # Convert pretrained vectors, which may be stored in float16.
         parts = [table[ids].astype(np.float32, copy=False) for table, ids in zip(self.tables, rows, strict=True)]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
 class Projection:
-    """A linear layer with the arguments of an encoder: the tokens, and the sequence lengths."""
+    """A linear layer that can be used in place of an encoder.
+
+    weights (Weights): The layer parameters.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.linear = Linear(weights.part("linear"))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
-        """Compute the layer. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Apply the linear layer. *Shape:* (tokens, input width) to (tokens, width)
+
+        tokens (FloatArray): The token embeddings.
+        lengths (Lengths): Not used.
+        """
         return self.linear(tokens)
 
     def write(self, tokens: Value, batch: PaddedBatch) -> Value:
@@ -164,11 +183,11 @@ class Projection:
 
 
 class Convolution:
-    """A convolution over each sequence, with zero padding at both ends.
+    """A one-dimensional convolution over each sequence, with zero padding at both ends.
 
-    weights (Weights): The module's weights.
+    weights (Weights): The layer parameters.
     out (int): Output width.
-    size (int): Window size in tokens, an odd number.
+    size (int): Kernel size in tokens, an odd number.
     """
 
     def __init__(self, weights: Weights, out: int, size: int) -> None:
@@ -179,16 +198,16 @@ class Convolution:
         self.product = Linear(weights.part("product"))
 
     def __call__(self, x: FloatArray, lengths: IntArray) -> FloatArray:
-        """Compute the convolution.
+        """Apply the convolution.
 
-        x (FloatArray): The tokens, concatenated. *Shape:* (tokens, width)
-        lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
-        RETURNS (FloatArray): *Shape:* (tokens, out)
+        x (FloatArray): Concatenated token embeddings. *Shape:* (tokens, width)
+        lengths (IntArray): Sequence lengths in tokens. *Shape:* (sequences,)
+        RETURNS (FloatArray): The output for each token. *Shape:* (tokens, out)
         """
         if len(self.offsets) == 1:
             return self.product(x)
         positions = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
-        # Window positions outside of the sequence are zeros.
+        # Set positions outside of the sequence to zero.
         outside = (positions < 0) | (positions >= np.repeat(lengths, lengths)[:, None])
         rows = np.arange(len(x))[:, None] + self.offsets
         rows[outside] = 0
@@ -197,25 +216,29 @@ class Convolution:
         return self.product(windows.reshape(len(x), len(self.offsets) * x.shape[1]))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the convolution to the graph of `x`."""
+        """Add the convolution to the ONNX graph of `x`."""
         graph, size = x.graph, len(self.offsets)
         if size == 1:
             return self.product.write(x)
-        # From (size * width, out), as `Linear` stores the weights, to (out, width, size), as ONNX's Conv expects them.
+        # Change the layout of the weights from `Linear`, (size * width, out), to ONNX `Conv`, (out, width, size).
         weight = self.product.weight.reshape(size, -1, self.product.weight.shape[1]).transpose(2, 1, 0)
+        # Set padding to zero, since the windows of the last tokens contain padded positions.
         columns = graph.Transpose(x * graph.Unsqueeze(batch.is_real.to(np.float32), [2]), perm=[0, 2, 1])
         biases = [] if self.product.bias is None else [self.product.bias]
         return graph.Transpose(graph.Conv(columns, weight, *biases, pads=[size // 2, size // 2]), perm=[0, 2, 1])
 
 
 class FeedForward:
-    """The feed-forward network `max(0, x W_1 + b_1) W_2 + b_2`."""
+    """The feed-forward network of a transformer layer, `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7).
+
+    weights (Weights): The parameters of the network.
+    """
 
     def __init__(self, weights: Weights) -> None:
         self.widen, self.narrow = Linear(weights.part("widen")), Linear(weights.part("narrow"))
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Compute the network. *Shape:* (tokens, width)"""
+        """Apply the feed-forward network. *Shape:* (tokens, width)"""
         if len(x) <= _ROWS:
             return self.narrow(relu(self.widen(x)))
         outputs = np.empty((len(x), self.narrow.weight.shape[1]), np.float32)
@@ -228,11 +251,13 @@ class FeedForward:
 
 
 class TransformerLayer:
-    """A transformer layer: attention and a feed-forward network, each followed by a residual connection and layer norm.
+    """A transformer layer, which consists of attention and a feed-forward network.
+
+    Each of the two has a residual connection, followed by layer normalization (post-norm).
 
     config (StackConfig): Sizes of the layer.
-    attention (Any): The attention, called with the arguments of the layer.
-    weights (Weights): The module's weights.
+    attention (Any): The attention. It is called with the same arguments as the layer.
+    weights (Weights): The layer parameters.
     """
 
     def __init__(self, config: StackConfig, attention: Any, weights: Weights) -> None:
@@ -243,18 +268,18 @@ class TransformerLayer:
         self.feed_forward_norm = LayerNorm(weights.part("feed_forward_norm"))
 
     def __call__(self, x: FloatArray, *context: Any) -> FloatArray:
-        """Compute the layer. *Shape:* (tokens, width)
+        """Apply the transformer layer. *Shape:* (tokens, width)
 
-        x (FloatArray): The tokens.
-        context (Any): Additional arguments of the attention.
+        x (FloatArray): Concatenated token embeddings.
+        context (Any): Additional arguments for the attention.
         """
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, attended: FloatArray) -> FloatArray:
-        """Compute the part of the layer that follows attention.
+        """Compute the output of the transformer layer from its attention output.
 
         x (FloatArray): The layer's input. *Shape:* (tokens, width)
-        attended (FloatArray): The attention's output. It is overwritten. *Shape:* (tokens, width)
+        attended (FloatArray): The attention output, which is overwritten. *Shape:* (tokens, width)
         RETURNS (FloatArray): The layer's output. *Shape:* (tokens, width)
         """
         attended += x
@@ -264,6 +289,6 @@ class TransformerLayer:
         return self.feed_forward_norm(added)
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the layer to the graph of `x`."""
+        """Add the transformer layer to the ONNX graph of `x`."""
         x = self.attention_norm.write(x + self.attention.write(x, batch))
         return self.feed_forward_norm.write(x + self.feed_forward.write(x))

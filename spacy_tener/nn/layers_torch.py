@@ -1,6 +1,7 @@
-"""Layers that architectures share, in torch: dropout, embedding tables, convolutions and a transformer layer.
+"""Neural network layers in torch that all architectures share.
 
-They work on the concatenated tokens without padding. `layers_numpy` has the NumPy implementations.
+The layers process the concatenated tokens of all sequences, without padding. `layers_numpy` contains the same layers in
+NumPy.
 """
 
 from __future__ import annotations
@@ -21,42 +22,47 @@ from ..types import FloatArray, IntArray
 from .ragged_torch import Segments
 from .stack_config import StackConfig
 
-# Dropout rates are rounded to multiples of 1 / 65,536, the resolution of 16 random bits.
+# Number of different 16-bit random numbers. Dropout rates are rounded to multiples of 1 / 65,536.
 _DROPOUT_LEVELS = 1 << 16
 
 
 def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
-    """Set each number to 0 with probability `p`, and multiply other numbers by `1 / (1 - p)`. Return `x` itself in
-    evaluation.
+    """Apply dropout: set elements to 0 with probability `p`, and scale all other elements by `1 / (1 - p)`.
 
-    On a CPU, one 64-bit random number is used for four decisions, while torch draws a random number for each. A
-    training step of TENER takes 10 to 20 % less time with it. Other devices use torch's own kernel.
+    On a CPU, this function is faster than torch's dropout, since a 64-bit random number decides for four elements. It
+    reduces the time of a TENER training step by 10 to 20 %. On other devices, torch's dropout is used.
 
-    x (Tensor): The numbers.
+    x (Tensor): The input.
     p (float): The dropout rate.
-    training (bool): Whether dropout is active.
+    training (bool): Whether to apply dropout. If False, `x` is returned unchanged.
     """
     dropped = round(p * _DROPOUT_LEVELS)
     if not training or dropped == 0:
         return x
     if not x.is_cpu or dropped == _DROPOUT_LEVELS:
         return F.dropout(x, p)
-    # The mask is 1 for the numbers from `dropped - 2^15` on, and 0 for smaller ones. It is computed by clamping, since
-    # torch does not vectorize comparisons and selections on a CPU.
+    # Compute the mask `random >= dropped - 2^15`, which is 1 for elements to keep and 0 for elements to drop.
+    # Subtracting and clamping is faster than a comparison, since torch does not vectorize comparisons on a CPU.
     keep = random_int16(x).sub_(dropped - _DROPOUT_LEVELS // 2 - 1).clamp_(0.0, 1.0)
     return x * keep.mul_(_DROPOUT_LEVELS / (_DROPOUT_LEVELS - dropped))
 
 
 def random_int16(like: Tensor) -> Tensor:
-    """Draw integers from -2^15 to 2^15 - 1 uniformly, in the shape and dtype of `like`. A 64-bit random number gives
-    four.
+    """Return random integers from a uniform distribution over -2^15 to 2^15 - 1.
+
+    Four 16-bit integers are taken from each 64-bit random number.
+
+    like (Tensor): A tensor with the shape, device and dtype of the result.
     """
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
     return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
 
 
 class Dropout(nn.Module):
-    """`dropout` as a module, active in training mode."""
+    """A module that applies `dropout` in training mode.
+
+    p (float): The dropout rate.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -67,7 +73,7 @@ class Dropout(nn.Module):
 
 
 class Projection(nn.Module):
-    """A linear layer with the arguments of an encoder: the tokens, and the sequence lengths.
+    """A linear layer that can be used in place of an encoder.
 
     width_in (int): Input width.
     width_out (int): Output width.
@@ -80,25 +86,28 @@ class Projection(nn.Module):
         self.linear = Linear(width_in, width_out)
 
     def forward(self, tokens: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Compute the layer. *Shape:* (tokens, input width) to (tokens, width)"""
+        """Apply the linear layer. *Shape:* (tokens, input width) to (tokens, width)
+
+        tokens (Tensor): The token embeddings.
+        lengths (Sequence[int]): Not used.
+        """
         return self.linear(self.dropout(tokens))
 
 
-# Index of the row in each embedding table that all unknown strings share.
+# Row of the unknown token in each embedding table.
 UNKNOWN_ROW = 0
 
 
 class EmbeddingTables(nn.Module):
-    """Embedding tables whose rows are concatenated for each token.
+    """Embedding tables for several features of a token. The embeddings of all features are concatenated.
 
-    Word dropout replaces rows by the row for unknown strings at random, so that this row is trained. Dropout follows on
-    the concatenated rows. Gradients of tables are sparse, so that the time of a training step doesn't depend on the
-    size of the vocabulary.
+    In training, word dropout randomly replaces features with the unknown feature, so that its embedding is trained.
+    Gradients are sparse, so that the time of a training step does not depend on the vocabulary size.
 
-    rows (Mapping[str, int]): Number of rows of each table, by name.
-    widths (Mapping[str, int]): Width of each table, by name.
+    rows (Mapping[str, int]): Number of rows in each table, by name.
+    widths (Mapping[str, int]): Embedding width of each table, by name.
     word_dropout (Mapping[str, float]): Word dropout rate of each table, by name.
-    dropout (float): Dropout rate of the concatenated rows.
+    dropout (float): Dropout rate of the concatenated embeddings.
     """
 
     def __init__(
@@ -110,7 +119,8 @@ class EmbeddingTables(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        # The order of the arguments of `forward`. A ParameterDict doesn't keep the order of its keys.
+        # The names of the tables, in the order of the arguments of `forward`. `nn.ParameterDict` does not preserve this
+        # order.
         self.names = tuple(rows)
         self.word_dropout = dict(word_dropout)
         self.dropout = Dropout(dropout)
@@ -119,7 +129,10 @@ class EmbeddingTables(nn.Module):
         )
 
     def forward(self, *rows: Tensor) -> Tensor:
-        """Look up the rows of each table, and concatenate them. *Shape:* (tokens,) each to (tokens, sum of widths)"""
+        """Look up the embedding of each feature, and concatenate the embeddings. *Shape:* (tokens, sum of widths)
+
+        rows (Tensor): For each table, the row index of each token. *Shape:* (tokens,) each
+        """
         parts = [
             F.embedding(ids, self.tables[name], sparse=True)
             for name, ids in zip(self.names, self._drop_words(rows), strict=True)
@@ -127,7 +140,7 @@ class EmbeddingTables(nn.Module):
         return self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
     def _drop_words(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Apply word dropout to the row indices, in training mode."""
+        """Apply word dropout in training mode: replace random row indices by the index of the unknown token."""
         probabilities = [self.word_dropout[name] for name in self.names]
         if not self.training or not any(probabilities):
             return rows
@@ -138,7 +151,7 @@ class EmbeddingTables(nn.Module):
         ]
 
     def grow(self, name: str, height: int) -> None:
-        """Add randomly initialized rows to a table.
+        """Add randomly initialized embeddings to a table.
 
         name (str): Table name.
         height (int): The new number of rows.
@@ -149,21 +162,29 @@ class EmbeddingTables(nn.Module):
         gradient = table.grad
         self.tables[name] = nn.Parameter(grown)
         if gradient is not None:
-            # The gradients of several batches may be accumulated, and a table may grow between two of these batches.
+            # Keep accumulated gradients when a table grows between two batches. The sparse gradient must have the new
+            # shape.
             gradient = gradient.coalesce()
             self.tables[name].grad = torch.sparse_coo_tensor(
                 gradient.indices(), gradient.values(), grown.shape, check_invariants=False
             )
 
     def fill(self, name: str, rows: IntArray, vectors: FloatArray) -> None:
-        """Write pretrained vectors to rows of a table."""
+        """Copy pretrained vectors into a table.
+
+        name (str): Table name.
+        rows (IntArray): Index of the row to overwrite for each vector. *Shape:* (vectors,)
+        vectors (FloatArray): The vectors. *Shape:* (vectors, width)
+        """
         table = self.tables[name]
         table.data[torch.as_tensor(rows)] = torch.as_tensor(vectors).to(table)
 
 
 def random_rows(height: int, width: int) -> Tensor:
-    """Return rows with uniform numbers within ±sqrt(3 / width), so that their expected squared norm is 1, as in the
-    papers.
+    """Return randomly initialized embeddings. *Shape:* (height, width)
+
+    Values are drawn uniformly from ±sqrt(3 / width), so that the expected squared norm of an embedding is 1. See Ma and
+    Hovy (2016, https://arxiv.org/abs/1603.01354).
     """
     bound = math.sqrt(3.0 / width)
     return torch.empty(height, width).uniform_(-bound, bound)
@@ -171,11 +192,13 @@ def random_rows(height: int, width: int) -> Tensor:
 
 @dataclass(frozen=True)
 class ConvolutionWindows:
-    """The windows around each token of a batch, for convolutions of this size. Computed once per batch.
+    """Gather indices for a convolution over a batch of sequences.
 
-    size (int): Window size in tokens, an odd number.
-    tokens (Segments): Gather index of the token at each position of each window. Positions outside of the sequence have
-        the index of a row of zeros, the number of tokens. *Shape:* (tokens * size,)
+    All convolutions with the same kernel size can use them.
+
+    size (int): Kernel size in tokens, an odd number.
+    tokens (Segments): The gather indices: for each token, the indices of the tokens in its window. Positions outside of
+        the sequence refer to a row of zeros that `gather` appends. *Shape:* (tokens * size,)
     """
 
     size: int
@@ -183,11 +206,11 @@ class ConvolutionWindows:
 
     @classmethod
     def of(cls, lengths: IntArray, size: int, *, device: torch.device | str = "cpu") -> ConvolutionWindows:
-        """Compute the windows of a batch.
+        """Compute the gather indices for a batch of sequences.
 
-        lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
-        size (int): Window size in tokens.
-        device (torch.device | str): Device for the result.
+        lengths (IntArray): Sequence lengths in tokens. *Shape:* (sequences,)
+        size (int): Kernel size in tokens.
+        device (torch.device | str): Target device.
         """
         if size < 1 or size % 2 == 0:
             raise ValueError(f"A convolution's window must be an odd number of tokens; got {size!r}.")
@@ -198,8 +221,9 @@ class ConvolutionWindows:
         return cls(size, Segments.of(tokens.ravel(), n_tokens + 1, device=device))
 
     def gather(self, x: Tensor) -> Tensor:
-        """Concatenate the tokens of each window, with zeros outside of the sequence. *Shape:* (tokens, width) to
-        (tokens, size * width)
+        """Concatenate the embeddings in the window of each token. *Shape:* (tokens, width) to (tokens, size * width)
+
+        Positions outside of the sequence are zero.
         """
         if self.size == 1:
             return x
@@ -207,18 +231,18 @@ class ConvolutionWindows:
 
 
 class Convolution(nn.Module):
-    """A convolution over each sequence, with zero padding at both ends.
+    """A one-dimensional convolution over each sequence, with zero padding at both ends.
 
-    `nn.Conv1d` needs padded sequences, and compiles a kernel for each new shape on a CPU. Here, the tokens of each
-    window are gathered, and multiplied by a linear layer. For batches of sentences of mixed lengths, forward and
-    backward pass take about half the time of `nn.Conv1d`.
+    The tokens in the window of each token are gathered and multiplied by a weight matrix. For sentences of different
+    lengths, this takes half the time of `nn.Conv1d` on a CPU. `nn.Conv1d` needs padding and compiles a kernel for each
+    new shape.
 
-    The weights have the shape (out, size * width), and are those of `nn.Conv1d`, transposed to (out, size, width) and
-    flattened.
+    The weights have the shape (out, size * width). To convert the weights of an `nn.Conv1d`, transpose them to (out,
+    size, width), and merge the last two dimensions.
 
     width (int): Input width.
     out (int): Output width.
-    size (int): Window size in tokens, an odd number.
+    size (int): Kernel size in tokens, an odd number.
     """
 
     def __init__(self, width: int, out: int, *, size: int) -> None:
@@ -227,19 +251,19 @@ class Convolution(nn.Module):
         self.product = Linear(size * width, out)
 
     def forward(self, x: Tensor, windows: ConvolutionWindows) -> Tensor:
-        """Compute the convolution. *Shape:* (tokens, width) to (tokens, out)
+        """Apply the convolution. *Shape:* (tokens, width) to (tokens, out)
 
-        x (Tensor): The tokens, concatenated.
-        windows (ConvolutionWindows): Windows of this size.
+        x (Tensor): Concatenated token embeddings.
+        windows (ConvolutionWindows): Gather indices for the kernel size of this layer.
         """
         return self.product(windows.gather(x))
 
 
 class Penalty(nn.Module):
-    """A penalty that a layer adds to the loss, as a mean over the sequences of a batch.
+    """A penalty (regularization term) that a layer adds to the loss.
 
-    The layer adds the gradient of the penalty in its backward pass (see `flat.selection_torch`), and records its value
-    here, so that the value can be added to the reported loss.
+    The layer adds the gradient of the penalty in its own backward pass. It records the value of the penalty here, so
+    that the training loop can add the value to the reported loss. See `flat.selection_torch`.
 
     weight (float): Weight of the penalty in the loss.
     """
@@ -247,31 +271,37 @@ class Penalty(nn.Module):
     def __init__(self, weight: float) -> None:
         super().__init__()
         self.weight = weight
-        # The loss may be averaged over several batches. This is the fraction of their sequences that is in this batch.
+        # For gradient accumulation: the fraction of all sequences that are in the current batch.
         self.batch_fraction = 1.0
         self._recorded: Tensor | None = None
 
     def factor(self, n_sequences: int) -> float:
-        """Return the factor of the penalty of one sequence in the loss."""
+        """Return the factor by which the penalty of each sequence is multiplied in the loss.
+
+        The loss contains the mean penalty of all sequences, multiplied by `weight`.
+
+        n_sequences (int): Number of sequences in the batch.
+        """
         return self.weight * self.batch_fraction / max(1, n_sequences)
 
     def record(self, value: Tensor) -> None:
-        """Add a value to the record."""
+        """Record a value of the penalty. The values of several calls are added."""
         value = value.detach()
         self._recorded = value if self._recorded is None else self._recorded + value
 
     def pop_value(self) -> float:
-        """Return the sum of the values that were recorded since the last call."""
+        """Return the sum of all recorded values, and reset it to 0."""
         recorded, self._recorded = self._recorded, None
         return 0.0 if recorded is None else float(recorded)
 
 
 class FeedForward(nn.Module):
-    """The feed-forward network `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7), with dropout after the ReLU and at the
-    end.
+    """The feed-forward network of a transformer layer, `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7).
 
-    width (int): Input and output width d.
-    hidden (int): Hidden size d_ff.
+    Dropout is applied after the ReLU and to the output.
+
+    width (int): Input and output width.
+    hidden (int): Hidden size.
     dropout (float): Dropout rate.
     """
 
@@ -282,17 +312,18 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute the network. *Shape:* (tokens, width) to (tokens, width)"""
+        """Apply the feed-forward network. *Shape:* (tokens, width) to (tokens, width)"""
         hidden = F.relu(self.widen(x), inplace=True)
         return self.dropout(self.narrow(self.dropout(hidden)))
 
 
 class TransformerLayer(nn.Module):
-    """A transformer layer: attention and a feed-forward network, each followed by a residual connection and layer norm.
+    """A transformer layer, which consists of attention and a feed-forward network.
 
-    As in TENER's released code, the output of the attention has no dropout.
+    Each of the two has a residual connection, followed by layer normalization (post-norm). No dropout is applied to the
+    output of the attention, as in the released code of TENER.
 
-    attention (nn.Module): The attention, called with the arguments of the layer.
+    attention (nn.Module): The attention. It is called with the same arguments as the layer.
     config (StackConfig): Sizes and dropout rates of the layer.
     """
 
@@ -304,18 +335,18 @@ class TransformerLayer(nn.Module):
         self.feed_forward_norm = nn.LayerNorm(config.width)
 
     def forward(self, x: Tensor, *context: Any) -> Tensor:
-        """Compute the layer. *Shape:* (tokens, width) to (tokens, width)
+        """Apply the transformer layer. *Shape:* (tokens, width) to (tokens, width)
 
-        x (Tensor): The concatenated tokens.
-        context (Any): Additional arguments of the attention.
+        x (Tensor): Concatenated token embeddings.
+        context (Any): Additional arguments for the attention.
         """
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Compute the part of the layer that follows attention.
+        """Compute the output of the transformer layer from its attention output.
 
         x (Tensor): The layer's input. *Shape:* (tokens, width)
-        attended (Tensor): The attention's output. *Shape:* (tokens, width)
+        attended (Tensor): The attention output. *Shape:* (tokens, width)
         RETURNS (Tensor): The layer's output. *Shape:* (tokens, width)
         """
         x = self.attention_norm(x + attended)

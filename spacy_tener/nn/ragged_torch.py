@@ -1,14 +1,15 @@
-"""Batches of sequences with different lengths in torch: padding into buckets, and operations on groups of rows.
+"""Batches of sequences with different lengths in torch: padded buckets, and reductions over groups of rows.
 
-Layers that transform each token alone (linear layers, layer norm, feed-forward) work on *flat* rows: the tokens of all
-sequences, concatenated without padding. Attention is the only part that needs padding. `Ragged` plans it once per
-batch: sequences of similar lengths are padded in a common bucket, and adding or removing the padding is a single
-gather. Sequences of 2, 5, 1 and 4 tokens in two buckets, with padding at the dots:
+Layers that process each token separately, such as linear layers, need no padding. Their input is *flat*: the tokens of
+all sequences are concatenated. Only attention needs padding. `Ragged` computes the gather indices for padding once per
+batch. Sequences of similar lengths are padded together in a bucket.
+
+For example, sequences of 2, 5, 1 and 4 tokens are padded in two buckets. The dots are padded positions:
 
     a b|c d e f g|h|i j k l    flat        c d e f g    a b    buckets
                                            i j k l .    h .
 
-`Segments` has sums, means and softmax over groups of rows, without padding.
+`Segments` computes sums, means and softmax over groups of rows, such as the tokens of a sequence, without padding.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, ranges, sta
 from ..types import BoolArray, FloatArray, IntArray
 from .devices_torch import on_device
 
-# Cost of one more bucket, in pairs of tokens: its dozen operations take as long as attention over this number of pairs.
+# The cost of an additional bucket, in token pairs: the bucket takes as long as attention for this number of queries and
+# keys.
 PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 
 
@@ -33,11 +35,10 @@ PAIRS_PER_BUCKET = {"cpu": 8192, "cuda": 1 << 22}
 class Bucket:
     """A padded batch of sequences with similar lengths.
 
-    sequences (tuple[int, ...]): Indices of the sequences in the batch, beginning with the longest. *Shape:*
-        (sequences,)
-    length (int): Maximum sequence length.
-    key_mask (Tensor | None): Mask that is added to attention scores: -inf for padded keys, 0 for others. None without
-        padding. *Shape:* (sequences, 1, 1, length)
+    sequences (tuple[int, ...]): Indices of the sequences, in descending order of length. *Shape:* (sequences,)
+    length (int): Length of the longest sequence.
+    key_mask (Tensor | None): Mask that is added to attention scores: -inf for padded keys, 0 for other keys. None if
+        there is no padding. *Shape:* (sequences, 1, 1, length)
     """
 
     sequences: tuple[int, ...]
@@ -47,17 +48,18 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Ragged:
-    """A batch of sequences, with the indices for padding them. Each token may consist of several rows, its heads.
+    """The lengths of all sequences in a batch, and gather indices that add and remove padding.
 
-    lengths (tuple[int, ...]): Token count per sequence, which may be 0. *Shape:* (sequences,)
-    heads (int): Number of rows for each token.
-    buckets (tuple[Bucket, ...]): The buckets, beginning with the longest sequences. Sequences without tokens are left
-        out.
+    The input of multi-head attention has a row for each token and head. Other layers have one row per token.
+
+    lengths (tuple[int, ...]): Sequence lengths in tokens. Sequences may be empty. *Shape:* (sequences,)
+    heads (int): Number of rows per token.
+    buckets (tuple[Bucket, ...]): The padded buckets, in descending order of length. Empty sequences are skipped.
     positions (Tensor): Position of each token in its sequence. *Shape:* (tokens,)
-    to_padded (Tensor): Gather index of padding: the flat row in each padded row. Padding repeats the last token of its
-        sequence. *Shape:* (padded rows,)
-    to_flat (Tensor): Gather index that removes the padding: the padded row of each flat row. *Shape:* (tokens * heads,)
-    mask (Tensor | None): 1 for tokens, 0 for padding. None without padding. *Shape:* (padded rows, 1)
+    to_padded (Tensor): Gather index that adds padding, by repeating the last token of a sequence. *Shape:* (padded
+        rows,)
+    to_flat (Tensor): Gather index that removes padding. *Shape:* (tokens * heads,)
+    mask (Tensor | None): 1 for tokens, 0 for padding. None if there is no padding. *Shape:* (padded rows, 1)
     """
 
     lengths: tuple[int, ...]
@@ -79,25 +81,30 @@ class Ragged:
         bucket_cost: int | None = None,
         by_tokens: bool = False,
     ) -> Ragged:
-        """Divide sequences into buckets.
+        """Group sequences into padded buckets.
 
-        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
-        heads (int): Number of rows for each token.
-        device (torch.device | str): Device for the tensors.
-        n_tokens (int | None): The expected sum of the lengths, to check them.
-        bucket_cost (int | None): Cost of one more bucket, in pairs of tokens. None for `PAIRS_PER_BUCKET`.
-        by_tokens (bool): Whether `bucket_cost` is in tokens, for layers whose computing time grows linearly with the
-            length.
+        More buckets need less padding, but each bucket takes additional time.
+
+        lengths (Lengths): Sequence lengths in tokens. *Shape:* (sequences,)
+        heads (int): Number of rows per token.
+        device (torch.device | str): Target device.
+        n_tokens (int | None): The expected total number of tokens, for a check of `lengths`.
+        bucket_cost (int | None): The cost of an additional bucket, in token pairs (a query and a key). None for
+            `PAIRS_PER_BUCKET`.
+        by_tokens (bool): Whether `bucket_cost` is in tokens instead of token pairs. Use this for layers whose running
+            time is linear in the sequence length.
         """
         device = torch.device(device)
         if bucket_cost is None:
             bucket_cost = PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"]
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
+        # The running time of attention is quadratic in the sequence length.
         members = plan_buckets(sizes if by_tokens else sizes**2, bucket_cost=bucket_cost)
         buckets, row_of_position, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for sequences in members:
             tokens, mask = pad_rows(begins[sequences], sizes[sequences])
+            # In flat order, the heads of a token are adjacent. In a bucket, the tokens of a head are adjacent.
             row_of_position.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
             key_mask = None if mask.all() else on_device(key_mask_of(mask), device)
@@ -122,26 +129,27 @@ class Ragged:
         return max(self.lengths, default=0)
 
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
-        """Pad flat rows.
+        """Pad embeddings, and return the padded embeddings of each bucket.
 
-        x (Tensor): *Shape:* (tokens * heads, width)
-        zeros (bool): Pad with zeros. Otherwise padding repeats the last token of its sequence, which is faster.
-        RETURNS (list[Tensor]): The padded rows of each bucket. *Shape:* (sequences, heads, length, width)
+        x (Tensor): Embeddings without padding. *Shape:* (tokens * heads, width)
+        zeros (bool): Whether to pad with zeros. If False, padding repeats the last token of a sequence, which is
+            faster.
+        RETURNS (list[Tensor]): The padded embeddings of each bucket. *Shape:* (sequences, heads, length, width)
         """
         padded_rows = x.index_select(0, self.to_padded)
         if zeros and self.mask is not None:
             padded_rows = padded_rows * self.mask
         shapes = [(len(bucket.sequences), self.heads, bucket.length) for bucket in self.buckets]
         sizes = [n * heads * length for n, heads, length in shapes]
-        # A single bucket is not split, since the backward pass of `split` would copy the gradient.
+        # Do not split a single bucket, since the backward pass of `split` would copy the gradient.
         parts = padded_rows.split(sizes) if len(sizes) > 1 else (padded_rows,) * len(sizes)
         return [part.view(*shape, x.shape[-1]) for part, shape in zip(parts, shapes, strict=True)]
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Remove the padding. This is the inverse of `pad`.
+        """Remove the padding from all buckets, and concatenate the embeddings. This is the inverse of `pad`.
 
-        parts (Sequence[Tensor]): The padded rows of each bucket. *Shape:* (sequences, heads, length, width)
-        RETURNS (Tensor): *Shape:* (tokens * heads, width)
+        parts (Sequence[Tensor]): The padded embeddings of each bucket. *Shape:* (sequences, heads, length, width)
+        RETURNS (Tensor): Embeddings without padding. *Shape:* (tokens * heads, width)
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
         padded_rows = rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -149,7 +157,7 @@ class Ragged:
 
 
 def key_mask_of(is_key: BoolArray) -> FloatArray:
-    """Return a mask that is added to attention scores: -inf for padded keys, 0 for others.
+    """Convert a boolean mask to a mask that is added to attention scores: -inf for padded keys, 0 for other keys.
 
     *Shape:* (rows, keys) to (rows, 1, 1, keys)
     """
@@ -158,14 +166,15 @@ def key_mask_of(is_key: BoolArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Segments:
-    """Groups of rows, the segments: for example, the tokens of each sequence. Segments may be empty.
+    """Sums, means and softmax over groups of rows (segments), such as the tokens of each sequence.
 
-    `gather` returns the segment's row for each row. `sum`, `mean` and `softmax` compute over the rows of each segment.
+    Rows of the same segment do not have to be adjacent, and segments may be empty.
 
-    index (Tensor): Each row's segment. *Shape:* (rows,)
-    members (Tensor): The rows, ordered by their segment. *Shape:* (rows,)
-    starts (Tensor): Index of each segment's first row in `members`. *Shape:* (segments,)
-    sizes (Tensor): Number of rows of each segment. It is 1 for empty segments, as a divisor. *Shape:* (segments, 1)
+    index (Tensor): Segment index of each row. *Shape:* (rows,)
+    members (Tensor): Indices of the rows, sorted by segment. *Shape:* (rows,)
+    starts (Tensor): Index in `members` at which each segment starts. *Shape:* (segments,)
+    sizes (Tensor): Number of rows in each segment. 1 for empty segments, to avoid division by zero. *Shape:* (segments,
+        1)
     """
 
     index: Tensor
@@ -175,11 +184,11 @@ class Segments:
 
     @classmethod
     def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
-        """Create segments from the segment of each row.
+        """Create segments from an array that contains the segment index of each row.
 
-        index (IntArray): Each row's segment. *Shape:* (rows,)
+        index (IntArray): Segment index of each row. *Shape:* (rows,)
         n_segments (int): Number of segments.
-        device (torch.device | str): Device for the tensors.
+        device (torch.device | str): Target device.
         """
         counts = np.bincount(index, minlength=n_segments)
         arrays = index, np.argsort(index, kind="stable"), starts(counts), np.maximum(counts, 1)[:, None]
@@ -187,27 +196,35 @@ class Segments:
 
     @classmethod
     def of_sequences(cls, lengths: Lengths, *, device: torch.device | str = "cpu") -> Segments:
-        """Create a segment for each sequence, which has the sequence's tokens."""
+        """Create a segment for each sequence in a concatenated batch.
+
+        lengths (Lengths): Sequence lengths in tokens. *Shape:* (sequences,)
+        device (torch.device | str): Target device.
+        """
         sizes = as_lengths(lengths)
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
     def gather(self, x: Tensor) -> Tensor:
-        """Return the segment's row for each row. *Shape:* (segments, width) to (rows, width)"""
+        """Copy the embedding of each segment to all rows of the segment. *Shape:* (segments, width) to (rows, width)"""
         return x.index_select(0, self.index)
 
     def sum(self, x: Tensor) -> Tensor:
-        """Return the sum of each segment, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
-        # `embedding_bag` is the fastest way to sum over segments in torch, and adds in a fixed order on every device.
+        """Sum the rows of each segment. Empty segments have a sum of 0. *Shape:* (rows, width) to (segments, width)"""
+        # `embedding_bag` is the fastest segment sum in torch. It is deterministic, since it adds in a fixed order.
         return F.embedding_bag(self.members, x.contiguous(), self.starts, mode="sum")
 
     def mean(self, x: Tensor) -> Tensor:
-        """Return the mean of each segment, 0 for an empty one. *Shape:* (rows, width) to (segments, width)"""
+        """Average the rows of each segment.
+
+        Empty segments have a mean of 0. *Shape:* (rows, width) to (segments, width)
+        """
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Compute softmax over the rows of each segment, column by column. *Shape:* (rows, width)"""
+        """Apply softmax over the rows of each segment, separately for each column. *Shape:* (rows, width)"""
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)
+        # Subtracting the maximum of the segment avoids an overflow, and does not change the result.
         exponentials = (x - highest.index_select(0, self.index)).exp()
         return exponentials / self.gather(self.sum(exponentials))
