@@ -152,8 +152,7 @@ def word_neighbours(graph: Graph, units: UnitValues) -> Value:
 
 
 def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dict[str, int], dict[int, int]]:
-    """Assign an integer to every string that has an embedding, and to the strings of every bigram that has an
-    embedding.
+    """Assign an integer to every string that has an embedding or is part of a bigram that has an embedding.
 
     A vocabulary contains only hashes, so the strings must be recovered. Candidates are all characters below
     `_CODE_POINTS`, the single characters and white space in the pipeline's StringStore, and the characters of

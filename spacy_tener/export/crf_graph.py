@@ -1,9 +1,9 @@
 """Add the CRF to an ONNX graph: the Viterbi algorithm, and the marginal probabilities of the predicted entities.
 
-The marginal probability of an entity from unit i to unit j (tokens or characters) is a ratio: the sum over all tag
-sequences that agree with the best path y from i to j, divided by the partition function Z. It is computed from two
-numbers for each unit, with the forward scores alpha, the backward scores beta, and the score S_t of the best path up to
-unit t:
+The marginal probability of an entity from unit i to unit j (tokens or characters) is computed by constrained
+forward-backward (Culotta and McCallum 2004). It is the sum over all tag sequences that agree with the best path y from
+i to j, divided by the partition function Z. It can be computed from two numbers for each unit, with the forward scores
+alpha, the backward scores beta, and the score S_t of the best path up to unit t:
 
     a_t = alpha_t(y_t) - S_t
     b_t = beta_t(y_t) + S_t - log Z
