@@ -30,8 +30,9 @@ _FORBIDDEN = -1e4
 def write_listed(
     graph: Graph, codes: Value, lengths: Value, words: WordList, labels: Sequence[str]
 ) -> tuple[Value, Value]:
-    """Add nodes that tag the words of an entity list, like `EntityLists.set_annotations`. Each character must be a
-    token.
+    """Add nodes that tag the words of an entity list. Each character must be a token.
+
+    `EntityLists.set_annotations` implements the same rules for a Doc.
 
     codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
     lengths (Value): Number of characters in each text. *Shape:* (texts,)
@@ -78,8 +79,7 @@ def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], siz
     )
 
     def advance(step: Value, positions: Value, parents: Value, firsts: Value, ranks: Value) -> list[Value]:
-        """Follow one edge of the trie from all positions at once, and add the words that are complete to the matches.
-        """
+        """Follow one edge of the trie from all positions at once, and add complete words to the matches."""
         found = graph.lookup(parents * width + numbers[positions + step], nodes, 0)
         alive = graph.where_true(found > 0)
         positions, found, step = positions[alive], found[alive], step + 1
@@ -191,12 +191,13 @@ def _select(
 def fix_tags(
     graph: Graph, fixed: Value, is_gap: Value, model: TagLayout, file: TagLayout, depth: int
 ) -> Callable[[Value, Value], Value]:
-    """Return a function that adds penalties for tags that contradict the entity list, like
-    `pipeline.masks.allowed_tags`.
+    """Return a function that adds penalties for tags that contradict the entity list.
 
     Penalties are added to the emission scores: 0 for allowed tags, and a large negative number for forbidden tags. The
     returned function takes the unit indices of a padded batch and the penalties of the tags. It returns the new
     penalties at each nesting depth. *Shape:* (windows, longest, depth, tags)
+
+    `pipeline.masks.allowed_tags` implements the same rules for Docs.
 
     fixed (Value): The tag of each unit in a word of the list, otherwise `NO_WORD`. *Shape:* (units,)
     is_gap (Value): Mask of blocked words that lie within a list entity. *Shape:* (units,)

@@ -51,7 +51,7 @@ METADATA_KEY = "tener"
 # Version of the file format. Readers raise an error for files with a later version.
 FORMAT = 1
 _LIBRARIES = "onnx", "onnxruntime"
-# The package onnx is tested with all versions before this one.
+# First major version of the package onnx for which the export is not tested.
 _FIRST_UNTESTED = "2"
 
 
@@ -121,14 +121,11 @@ def write_tagger(
         fix = fix_tags(graph, fixed, is_gap, labels.layout, layout, depth)
 
     def decode(batch: WindowBatch) -> Value:
-        """Add the CRF for a batch. Return the tags of all best paths, followed by their numbers a and b (see
-        `crf_graph.py`).
-        """
+        """Add the CRF for a batch. Return the tags of the best paths and the numbers a and b of `crf_graph.py`."""
         penalties = type_penalties[units.unit_types[batch.indices]] + neighbour_penalties[neighbours[batch.indices]]
         penalties = fix(batch.indices, penalties) if fix else graph.Unsqueeze(penalties, [2])
         scores = graph.Reshape(emissions[batch.indices].to(np.float64), [0, 0, depth, -1])
-        # The CRF treats each nesting depth of a text as a separate sequence: first all texts at depth 0, then at depth
-        # 1.
+        # Each nesting depth of a text is a separate sequence of the CRF. The sequences at depth 0 come first.
         scores = graph.Transpose(scores + penalties, perm=[1, 2, 0, 3])
         scores = graph.Reshape(scores, [0, -1, labels.layout.n_tags])
         lengths = graph.Concat(*[batch.lengths] * depth, axis=0)
