@@ -70,7 +70,7 @@ def write_forward_backward(
 
     def advance(arriving: Value, score: Value) -> list[Value]:
         sums = arriving + score
-        # Log-sum-exp: subtracting the maximum prevents an overflow, and the sum over previous tags becomes a matrix
+        # logsumexp: subtracting the maximum prevents an overflow, and the sum over previous tags becomes a matrix
         # product.
         largest = graph.ReduceMax(sums, axes=[2])
         return [graph.Log(graph.Exp(sums - largest) @ factors) + largest, sums]

@@ -76,8 +76,7 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
 
 
 def _converted(section: Any) -> Any:
-    """Replace each `TransformerEmbed` by an `OnnxEmbed` in a section of the config, recursively. Return a new section.
-    """
+    """Return a section of the config, with `OnnxEmbed` instead of `TransformerEmbed`."""
     if not isinstance(section, Mapping):
         return section
     if section.get("@architectures") == "spacy_tener.TransformerEmbed.v1":

@@ -35,14 +35,12 @@ _NORMALISED = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000
 
 
 def simplify(text: str) -> str:
-    """Convert a text to simplified Chinese characters and half-width letters. The length of the text does not change.
-    """
+    """Convert a text to simplified Chinese characters and half-width letters. The length of the text stays the same."""
     return text if text.isascii() else text.translate(_form_of_code())
 
 
 def simplify_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Convert an array of code points to simplified Chinese characters and half-width letters. *Shape:* (characters,)
-    """
+    """Convert code points to simplified Chinese characters and half-width letters. *Shape:* (characters,)"""
     # The last difference is 0, so `mode="clip"` leaves larger code points unchanged. Negative differences rely on
     # unsigned overflow.
     simplified: NDArray[np.uint32] = codes + _differences().take(codes, mode="clip")
@@ -140,8 +138,7 @@ class StringTable:
         return rows
 
     def add(self, keys: Keys) -> int:
-        """Add keys that are not in the table, in the order of their first occurrence. Return the number of added keys.
-        """
+        """Add keys that are not in the table, in the order of first occurrence. Return the number of added keys."""
         _, found = search(self._sorted_keys, keys)
         new_keys, first = np.unique(keys[~found], return_index=True)
         new_rows = np.empty(new_keys.size, dtype=np.int64)
