@@ -31,8 +31,8 @@ class Confusion(NamedTuple):
     fn: int
 
 
-# Character offsets and label of a predicted entity in the predicted Doc and in the reference Doc. The second element is
-# None if the entity is not scored, because the reference Doc has no annotation there.
+# The offsets of a predicted entity in the predicted Doc and in the reference Doc. The second element is None if the
+# reference Doc has no annotation there, and the entity is therefore not scored.
 Found = tuple[EntityOffsets, EntityOffsets | None]
 
 
@@ -152,7 +152,7 @@ def scores_json(scores: Mapping[str, Any]) -> str:
 
 
 def read_json(path: Path, remedy: str = "Write it again, or remove the run.") -> dict[str, Any]:
-    """Read a JSON file and return its object.
+    """Read a JSON file that contains an object.
 
     Raise an error if the file cannot be read, is not valid JSON, or contains another type.
 
@@ -162,7 +162,7 @@ def read_json(path: Path, remedy: str = "Write it again, or remove the run.") ->
         data = json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
         raise RemedyError(f"{path}: cannot be read: {error.strerror or error}", remedy) from error
-    except ValueError as error:  # also a UnicodeDecodeError, which is a subclass
+    except ValueError as error:  # UnicodeDecodeError is a subclass of ValueError
         raise RemedyError(f"{path}: not valid JSON: {error}", remedy) from error
     if not isinstance(data, dict):
         raise RemedyError(f"{path}: expected a JSON object, but got: {type(data).__name__}", remedy)

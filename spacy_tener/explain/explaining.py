@@ -54,8 +54,8 @@ TextOrExample = str | Doc | Example
 MIN_POSSIBLE = 0.02
 # Minimum probability of the alternatives to a missed gold entity.
 MIN_ALTERNATIVE = 0.01
-# Mask for models without a mask token. This private-use character should not occur in training texts, so that embedders
-# treat it as an unknown character.
+# Mask for models without a mask token: a private-use character that does not occur in normal text. Embedders treat it
+# as an unknown character.
 UNKNOWN_CHARACTER = "\U0010fffd"
 # In texts that are split into windows, only tokens or characters within this distance from an entity are masked. Each
 # mask requires another prediction, and distant tokens have little influence.
@@ -100,7 +100,7 @@ def explain(
     # Components after the `tener_ner` may change the Docs, so they run after the Docs have been explained.
     output_entities = found_entities(nlp, pipeline.complete(decodings))
     explained = [_mark_output(text, entities) for text, entities in zip(explained, output_entities, strict=True)]
-    # Without a segmenter, spaCy's Chinese tokenizer splits a text into characters.
+    # Without a segmenter, spaCy's Chinese tokenizer splits texts into characters, so that units are characters.
     by_character = pipeline.ner.settings.view == "characters" or getattr(nlp.tokenizer, "segmenter", "") == "char"
     about = {**pipeline.describe(), "units": "characters" if by_character else "tokens"}
     return Explanation(about, entity_labels(nlp), explainer.notes(), explained)
@@ -263,7 +263,7 @@ def _possible(found: Sequence[FoundEntity], k_best: Sequence[LabelSequence]) -> 
 def _missed(decoding: Decoding, gold: Sequence[EntityOffsets]) -> list[FoundEntity]:
     """Return the gold entities that are not predicted, sorted by offsets, with the model's probabilities.
 
-    The probability is 0 if the model does not have the label, or if the boundaries are within a token.
+    The probability is 0 if the model does not have the label, or if an entity boundary is within a token.
     """
     missed = sorted({*gold}.difference(entity.offsets for entity in decoding.entities))
     probabilities = decoding.probabilities(missed)
@@ -303,14 +303,17 @@ def _most_probable_first(entity: FoundEntity) -> float:
 
 
 def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float | None]:
-    """Return the probability that an entity's span does not overlap with any entity, at any nesting depth.
+    """Return, for each span, the probability that it contains no part of an entity, at any nesting depth.
 
-    The probability is None if the boundaries of the entity are within a token.
+    The probability is None if a boundary of the span is within a token.
+
+    entities (Sequence[FoundEntity]): The spans.
     """
     spans = [decoding.view.unit_span(entity.start, entity.end) for entity in entities]
     positions = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
     probabilities = decoding.batch.empty_probabilities(decoding.index, *positions.T)
     # Existing entities have the probability 1, but the CRF tags them O if the model does not have their label.
+    # Therefore the probability of no entity is set to 0 here.
     probabilities[[any(_overlap(entity, other) for other in decoding.existing) for entity in entities]] = 0.0
     return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
 

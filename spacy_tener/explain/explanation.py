@@ -34,8 +34,8 @@ class Attribution:
     """The influence of a token or character on an entity.
 
     start, end (int): Character offsets of the token or character.
-    drop (float): Decrease of the entity's log-odds if the token or character is masked. Positive if the token or
-        character supports the entity.
+    drop (float): Decrease of the entity's log-odds if the token or character is masked. A positive value means that it
+        supports the entity, and a negative value means that it is evidence against the entity.
     """
 
     start: int

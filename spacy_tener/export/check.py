@@ -59,7 +59,7 @@ def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
     lengths = generator.choice(_SAMPLE_SIZES, count)
     texts = ["", *("".join(generator.choice(characters, length)) for length in lengths)]
     pairs = generator.permutation([*known_pairs(nlp, component)]).tolist()[:_MAX_PAIRS]
-    # The end mark stands for the end of a text, so the first character of such a bigram is a text by itself.
+    # `END_MARK` stands for the end of a text. A bigram with this mark is tested by a text with a single character.
     texts += [pair.removesuffix(END_MARK) for pair in pairs if pair.endswith(END_MARK)]
     pairs = [pair for pair in pairs if not pair.endswith(END_MARK)]
     words = generator.permutation([*listed_words(nlp, nlp.get_pipe(component)).entries]).tolist()[:_MAX_PAIRS]
@@ -93,9 +93,9 @@ def known_pairs(nlp: Language, component: str) -> set[str]:
 def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -> Comparison:
     """Compare the entities that a component and its exported file find in texts.
 
-    graph (bytes): The content of the exported file.
+    graph (bytes): The exported file.
     """
-    from .reader import load  # optional dependency: requires ONNX Runtime
+    from .reader import load  # not imported at the top, since it requires ONNX Runtime
 
     reader = load(graph)
     n_equal, different_texts, max_difference = 0, list[str](), 0.0

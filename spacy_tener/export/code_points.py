@@ -53,7 +53,7 @@ class UnitValues:
     ends (Value): Index after each unit's last character, including a trailing space. *Shape:* (units,)
     codes (Value): First code point of each unit. *Shape:* (units,)
     unit_types (Value): Type of each unit, such as `pipeline.units.SPACE`. *Shape:* (units,)
-    lengths (Value): Number of units in each text. *Shape:* (texts,)
+    lengths (Value): Text lengths in units. *Shape:* (texts,)
     unit_of_character (Value): Index of the unit that contains each character. For a trailing space, the index of the
         unit before it. *Shape:* (characters,)
     is_first (Value): Mask of the first characters of units. *Shape:* (characters,)
@@ -73,14 +73,14 @@ class UnitValues:
 
 
 def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitValues:
-    """Add nodes that split texts into units, the elements that the model tags.
+    """Add ONNX nodes that split texts into units, the elements that the model tags.
 
     With `view = "characters"`, each character is a unit. With `view = "tokens"`, the units are the tokens of spaCy's
     Chinese tokenizer without a segmenter: single characters, and sequences of white space. A single space after a
     character is not a token, but the character's `whitespace_`.
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): Number of characters in each text. *Shape:* (texts,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
     RETURNS (UnitValues): The units.
     """
     size, unit_types, starts = graph.size(codes), read_unit_types(graph, codes), graph.starts(lengths)
@@ -88,7 +88,7 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     is_break = graph.Equal(unit_types, LINE_BREAK)
     is_space = (graph.Equal(unit_types, SPACE) | is_break) & np.bool_(view == "tokens")
     opens = is_space & (begins | ~graph.shift_right(is_space, False))
-    # The space that spaCy stores as `whitespace_` of the character before it.
+    # A single space is not a token. spaCy stores it as `whitespace_` of the previous character.
     is_omitted = opens & graph.Equal(codes, _SPACE_CODE) & ~begins
     is_first = ~is_space | (opens & ~is_omitted) | (is_space & ~begins & graph.shift_right(is_omitted, False))
     first_indices = graph.where_true(is_first)
@@ -111,7 +111,7 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
 
 
 def read_unit_types(graph: Graph, codes: Value) -> Value:
-    """Add nodes that look up the type of each character, such as `pipeline.units.SPACE`. *Shape:* (characters,)"""
+    """Add ONNX nodes that look up the type of each character, such as `pipeline.units.SPACE`. *Shape:* (characters,)"""
     return graph.lookup(codes, _unit_types(), TEXT)
 
 
@@ -123,7 +123,7 @@ def _unit_types() -> dict[int, int]:
 
 
 def sentence_ends(graph: Graph, units: UnitValues) -> Value:
-    """Add nodes that compute a mask of the units at sentence ends. *Shape:* (units,)
+    """Add ONNX nodes that compute a mask of the tokens or characters (units) at sentence ends. *Shape:* (units,)
 
     `DocView.sentence_ends` implements the same rules for a Doc.
     """
@@ -132,19 +132,19 @@ def sentence_ends(graph: Graph, units: UnitValues) -> Value:
 
 
 def joined_letters(graph: Graph, codes: Value) -> Value:
-    """Add nodes that compute a mask of Latin letters that follow another Latin letter. *Shape:* (characters,)"""
+    """Add ONNX nodes that compute a mask of Latin letters that follow another Latin letter. *Shape:* (characters,)"""
     letters = np.flatnonzero(is_latin_letter(np.arange(_TYPED_CODES, dtype=np.uint32))).tolist()
     is_letter = graph.lookup(codes, dict.fromkeys(letters, 1), 0) > 0
     return is_letter & graph.shift_right(is_letter, False)
 
 
 def word_neighbours(graph: Graph, units: UnitValues) -> Value:
-    """Add nodes that compute which neighbours of each unit belong to the same Latin word. *Shape:* (units,)
+    """Add ONNX nodes that compute which neighbours of each unit belong to the same Latin word. *Shape:* (units,)
 
-    The values are 0 for no neighbour, 1 for the previous unit, 2 for the next unit, and 3 for both, as in
-    `pipeline.units.letter_neighbours`.
+    A unit is the token or character that the model tags. The values are 0 for no neighbour, 1 for the previous unit, 2
+    for the next unit, and 3 for both, as in `pipeline.units.letter_neighbours`.
     """
-    # Units with a space between them are not in the same word.
+    # A space between two units separates words.
     is_next = graph.Equal(units.starts - graph.shift_right(units.starts, -1), 1)
     begins = graph.count_indices(graph.starts(units.lengths), graph.size(units.codes)) > 0
     joined = (joined_letters(graph, units.codes) & is_next & ~begins).to(np.int64)
@@ -196,15 +196,17 @@ def _search_characters_of_pairs(table: StringTable, character_keys: Keys, end_ke
 def write_numbers(
     graph: Graph, codes: Value, units: UnitValues, number_of_text: dict[str, int], normaliser: Normaliser
 ) -> Value:
-    """Add nodes that look up the integer of each unit's string, or 0 for unknown strings. *Shape:* (units,)
+    """Add ONNX nodes that look up the integer of each token or character (unit). *Shape:* (units,)
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
+    Unknown strings have the integer 0.
+
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
     number_of_text (dict[str, int]): The integer of each string, from `number_strings`.
     """
     number_of_code = {ord(text): number for text, number in number_of_text.items() if len(text) == 1}
-    # ONNX cannot look up strings. White space tokens of several characters are therefore looked up by a linear hash:
-    # the sum over all characters of a random weight for the position times an index of the character. The probability
-    # that two strings have the same hash is about 2 ** -40.
+    # ONNX cannot look up strings. White space tokens with several characters are therefore looked up by a linear hash.
+    # Each character adds a random weight for its position, multiplied by its index in `digits`. Two strings have the
+    # same hash with a probability of about 2 ** -40.
     spaces = {text: number for text, number in number_of_text.items() if len(text) > 1}
     longest = max(map(len, spaces), default=1)
     white = [code for code, kind in _unit_types().items() if kind in (SPACE, LINE_BREAK)]
@@ -254,7 +256,7 @@ def _character_keys(normaliser: Normaliser) -> Keys:
 def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
     """Find all bigrams that have an embedding. Return the embedding row of each bigram by its `pair_number`.
 
-    keys (Keys): Hashes of the strings. The integers of the strings start at 1. *Shape:* (strings,)
+    keys (Keys): Hashes of the strings. The integer of the first string is 1. *Shape:* (strings,)
     table (StringTable): The embedding row of each bigram's hash.
     """
     seconds = np.append(keys, np.uint64(end_key))

@@ -1,17 +1,19 @@
 """Add the CRF to an ONNX graph: the Viterbi algorithm, and the marginal probabilities of the predicted entities.
 
-The marginal probability of an entity from unit i to unit j (tokens or characters) is computed by constrained
-forward-backward (Culotta and McCallum 2004). It is the sum over all tag sequences that agree with the best path y from
-i to j, divided by the partition function Z. It can be computed from two numbers for each unit, with the forward scores
-alpha, the backward scores beta, and the score S_t of the best path up to unit t:
+The marginal probability of an entity from position i to position j is computed by constrained forward-backward (Culotta
+and McCallum 2004). It is the sum over all tag sequences that agree with the best path y from i to j, divided by the
+partition function Z.
+
+This probability is the product of two factors, exp(a_i) and exp(b_j). They are computed from the forward scores alpha,
+the backward scores beta, and the score S_t of the best path up to position t:
 
     a_t = alpha_t(y_t) - S_t
     b_t = beta_t(y_t) + S_t - log Z
     p(entity from i to j) = exp(a_i + b_j)
 
-If the model predicts nested entities, each nesting depth has separate emissions, a separate best path, and separate
-forward and backward scores. An entity on the best path of one depth can also occur at the other depths. Therefore a and
-b are computed for each combination of a best path and a depth's scores.
+A model for nested entities has separate emissions, and therefore a separate best path, for each nesting depth. An
+entity on the best path of one depth can also occur at the other depths. Therefore a and b are computed for each path
+with the scores of each depth.
 
 `crf/decode.py` and `crf/forward.py` implement the same algorithms in NumPy.
 """
@@ -29,10 +31,10 @@ from ..types import AnyFloats
 def write_viterbi(
     graph: Graph, scores: Value, lengths: Value, start: AnyFloats, end: AnyFloats, table: AnyFloats
 ) -> Value:
-    """Add the Viterbi algorithm for a batch of texts. Return the best tag sequences. *Shape:* (longest, texts)
+    """Add the Viterbi algorithm to an ONNX graph. Return the best tag sequences. *Shape:* (longest, texts)
 
     scores (Value): Emission scores, -inf for tags that are not allowed. *Shape:* (longest, texts, tags)
-    lengths (Value): Number of units in each text. *Shape:* (texts,)
+    lengths (Value): Text lengths. *Shape:* (texts,)
     start, end (AnyFloats): Start and end scores of the tags, in float64. *Shape:* (tags,) each
     table (AnyFloats): Transition matrix, `table[from, to]`. *Shape:* (tags, tags)
     """
@@ -56,13 +58,14 @@ def write_viterbi(
 def write_forward_backward(
     graph: Graph, scores: Value, paths: Value, lengths: Value, transitions: Transitions
 ) -> tuple[Value, Value]:
-    """Add the forward-backward algorithm. Return a and b for each path, as defined in the docstring of this module.
+    """Add the forward-backward algorithm to an ONNX graph. Return the terms a and b for each position of each path.
 
+    The sum of the terms a and b is the log probability of an entity: see the equations at the beginning of the module.
     *Shape:* (longest, sequences, paths) each
 
     scores (Value): Emission scores, divided by the temperature. *Shape:* (longest, sequences, tags)
     paths (Value): One or more tag sequences for each sequence of emissions. *Shape:* (longest, sequences, paths)
-    lengths (Value): Number of units in each sequence. *Shape:* (sequences,)
+    lengths (Value): Sequence lengths. *Shape:* (sequences,)
     transitions (Transitions): Transition scores, divided by the temperature, in float64.
     """
     start, end, table = transitions.start, transitions.end, transitions.table
@@ -92,12 +95,13 @@ def write_forward_backward(
 
 
 def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: TagLayout, depth: int) -> Value:
-    """Add the marginal probability that each predicted entity occurs at any nesting depth.
+    """Add the computation of marginal probabilities to an ONNX graph, for the entities on the best paths.
 
-    The probability is stored at the last unit of the entity. It is 0 elsewhere. *Shape:* (depth, units)
+    The result is the probability that an entity occurs at any nesting depth. It is stored at the last position of the
+    entity, and is 0 at all other positions. *Shape:* (depth, units)
 
     tags (Value): The best path at each nesting depth. *Shape:* (depth, units)
-    a, b (Value): The results of `write_forward_backward` for each path with the scores of each depth.
+    a, b (Value): The terms from `write_forward_backward`, for each combination of a path and a depth.
         *Shape:* (units, depth * depth)
     layout (TagLayout): The tags.
     depth (int): The maximum nesting depth.
@@ -108,7 +112,7 @@ def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: T
     a, b = (graph.Transpose(graph.Reshape(part, [-1, depth, depth]), perm=[1, 0, 2]) for part in (a, b))
     a, b = (graph.Reshape(part, [-1, depth]) for part in (a, b))
     is_open = graph.value(opens)[joined]
-    # Units before the first entity get the index -1. Their probabilities are not used, since no entity ends there.
+    # Positions before the first entity get the index -1. Their probabilities are not used, since no entity ends there.
     begins = graph.Concat(graph.where_true(is_open), [0], axis=0)
     first = begins[graph.CumSum(is_open.to(np.int64), 0) - 1]
     # The depths are independent sequences: p(any depth) = 1 - product over depths of (1 - p(depth)).

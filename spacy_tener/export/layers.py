@@ -36,7 +36,7 @@ class LayerWriter:
     """Adds the layers of a model to an ONNX graph.
 
     graph (Graph): The graph.
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
     units (UnitValues): The tokens or characters that the model tags.
     nlp (Language): The pipeline that contains the model.
     half (bool): Whether to store embedding tables in float16.
@@ -87,7 +87,7 @@ class LayerWriter:
         return write
 
     def _take(self, table: AnyFloats, rows: Value) -> Value:
-        """Add the lookup of embedding rows, and convert the embeddings to float32."""
+        """Add the lookup of embeddings to the graph, and convert the embeddings to float32."""
         if self.half or table.dtype == np.float16:
             return self.graph.value(table.astype(np.float16))[rows].to(np.float32)
         return self.graph.value(table.astype(np.float32))[rows]
@@ -103,7 +103,7 @@ class LayerWriter:
 
         def write(batch: WindowBatch) -> Value:
             begins, ends = units.starts[batch.windows.starts], units.ends[batch.windows.ends - 1]
-            # If the encoder supports shorter inputs only, split each window of the model again.
+            # The encoder may only support shorter inputs than the model, so each window is split again.
             encoder_windows = cut_evenly(graph, begins, ends, size=encoder.window, overlap=encoder.overlap)
             encoder_batch = make_batch(graph, encoder_windows)
             rows, characters = kept_rows(graph, encoder_batch, write_encoder(encoder_batch))
@@ -121,7 +121,7 @@ class LayerWriter:
         return write
 
     def encode(self, layer: RaggedLayer, x: Value, batch: WindowBatch) -> Value:
-        """Add an encoder or a tagger, with the method `write` of its NumPy predictor."""
+        """Add an encoder or a tagger to the graph, with the method `write` of its NumPy predictor."""
         write = getattr(layer.shim.predictor(), "write", None)
         if write is None:
             raise _not_exported(layer)
@@ -131,7 +131,7 @@ class LayerWriter:
 def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[WindowBatch], Value]:
     """Return a function that adds a pretrained character encoder and computes its features for a batch of windows.
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
     """
     from onnx.version_converter import convert_version
 

@@ -30,12 +30,12 @@ _FORBIDDEN = -1e4
 def write_listed(
     graph: Graph, codes: Value, lengths: Value, words: WordList, labels: Sequence[str]
 ) -> tuple[Value, Value]:
-    """Add nodes that tag the words of an entity list. Each character must be a token.
+    """Add ONNX nodes that tag the words of an entity list. Each character must be a token.
 
     `EntityLists.set_annotations` implements the same rules for a Doc.
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): Number of characters in each text. *Shape:* (texts,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
     words (WordList): The entity list. Words without a label are blocked, which means that they are never entities.
     labels (Sequence[str]): The entity types of the exported file.
     RETURNS (Tuple[Value, Value]): The tag of each character: `NO_WORD` outside list words, O in blocked words. A mask
@@ -45,7 +45,7 @@ def write_listed(
     entries = {simplify(word): (index, entry.tag) for index, (word, entry) in enumerate(words.entries.items())}
     ranked = sorted(entries, key=lambda form: (-len(form), entries[form][0]))
     sizes, layout = np.array([len(form) for form in ranked]), TagLayout(len(labels))
-    # The BIOES tags of the first, inner and last characters of each word. *Shape:* (words, 3)
+    # Each word's BIOES tags for the first, inner and last characters. *Shape:* (words, 3)
     parts = [layout.begin.start, layout.inside.start, layout.end.start]
     tags = [
         np.add(parts, labels.index(entries[form][1])) if entries[form][1] else [layout.outside] * 3 for form in ranked
@@ -55,10 +55,10 @@ def write_listed(
 
 
 def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], sizes: Value) -> tuple[Value, Value]:
-    """Add nodes that find the words of an entity list, including overlapping words, like `find_list_words`.
+    """Add ONNX nodes that find the words of an entity list, including overlapping words, like `find_list_words`.
 
     ranked (Sequence[str]): The simplified words, longest first. The index of a word is its rank.
-    sizes (Value): Number of characters in each word. *Shape:* (words,)
+    sizes (Value): Word lengths in characters. *Shape:* (words,)
     RETURNS (tuple[Value, Value]): The first character and the rank of each match. *Shape:* (matches,) each
     """
     starts, size = graph.starts(lengths), graph.size(codes)
@@ -102,7 +102,7 @@ def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], siz
 
 
 def _cuts_word(graph: Graph, codes: Value, starts: Value, form_of: dict[int, int]) -> Value:
-    """Add nodes that compute a mask of the characters at which no match may begin or end.
+    """Add ONNX nodes that compute a mask of the characters at which no match may begin or end.
 
     A match must not begin or end within a Latin word or a number: 'AI' does not match in 'MAIL'. *Shape:* (characters,)
     """
@@ -127,18 +127,19 @@ def _cuts_word(graph: Graph, codes: Value, starts: Value, form_of: dict[int, int
 def _select(
     graph: Graph, firsts: Value, ranks: Value, size: Value, sizes: IntArray, tags_of: IntArray, outside: int
 ) -> tuple[Value, Value]:
-    """Add nodes that resolve overlapping matches in favour of longer words. Return the tags and the mask of
-    `write_listed`.
+    """Add ONNX nodes that resolve overlapping matches. Words with a smaller rank take precedence.
 
-    Matches are processed in the order of their rank, and a match is discarded if it overlaps with a match that was
-    selected before. Matches are divided into groups that do not overlap with each other. Each iteration of the loop
-    processes one match of each group.
+    Matches are divided into groups that do not overlap with each other. Each iteration of the loop processes the match
+    with the smallest remaining rank in each group. A match is discarded if it overlaps with a match that was selected
+    before.
 
-    firsts, ranks (Value): The first character and the rank of each match. *Shape:* (matches,) each
+    firsts, ranks (Value): First character and rank per match. *Shape:* (matches,) each
     size (Value): Number of characters in all texts.
-    sizes (IntArray): Number of characters in each word. *Shape:* (words,)
-    tags_of (IntArray): The tags of the first, inner and last characters of each word. *Shape:* (words, 3)
+    sizes (IntArray): Word lengths in characters. *Shape:* (words,)
+    tags_of (IntArray): Each word's tags for the first, inner and last characters. *Shape:* (words, 3)
     outside (int): The tag O.
+    RETURNS (tuple[Value, Value]): The tag of each character, and a mask of blocked words that lie within a list entity.
+        *Shape:* (characters,) each
     """
     size_of = graph.value(sizes)
     opened = graph.count_indices(firsts, size)
@@ -205,12 +206,13 @@ def fix_tags(
         model.
     depth (int): The maximum nesting depth.
     """
-    # Map the file's tags to the model's tags. Labels that the model does not have become O. The last element, which the
-    # index `NO_WORD` selects, stands for a row without penalties.
+    # Map the file's tags to the model's tags. Labels that the model does not have become O. The last element is for
+    # units outside list words, whose tags are not restricted.
     known, tags = np.full(file.n_tags + 1, model.outside), np.arange(model.n_tags)
     known[model.within(file)], known[NO_WORD] = tags, model.n_tags
     outer = np.where(np.vstack([np.eye(model.n_tags, dtype=bool), np.ones_like(tags, dtype=bool)]), 0.0, -np.inf)
-    # Penalties for nested entities: none, no tags that continue an entity (at the boundaries of a list entity), only O.
+    # Penalties at inner depths for three cases: any tag is allowed, no nested entity may continue across the boundary
+    # of a list entity, and only O is allowed.
     inner = np.zeros((3, model.n_tags))
     inner[1, model.continuers] = inner[2, tags != model.outside] = -np.inf
     is_fixed, is_outside = fixed > NO_WORD, graph.Equal(fixed, file.outside)
@@ -222,8 +224,7 @@ def fix_tags(
         depths = [outer_penalties + graph.value(outer)[graph.value(known)[fixed[slots]]]]
         depths += [penalties + graph.value(inner)[kinds[slots]]] * (depth - 1)
         penalties = graph.Concat(*(graph.Unsqueeze(part, [2]) for part in depths), axis=2)
-        # The probability of a path is computed with the scores of all depths, where its tags can be forbidden. An
-        # infinite penalty would result in NaN.
+        # A path is also scored at depths where its tags are forbidden. An infinite penalty would then result in NaN.
         return graph.Max(penalties, _FORBIDDEN)
 
     return fix

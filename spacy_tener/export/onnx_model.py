@@ -88,12 +88,12 @@ def export_model(nlp: Language, name: str | None = None, *, half: bool = False) 
 def write_tagger(
     graph: Graph, codes: Value, lengths: Value, nlp: Language, pipe: TenerNER, *, half: bool
 ) -> tuple[Value, Value]:
-    """Add a `tener_ner` component. Return the tags and the probabilities of entities at each nesting depth.
+    """Add a `tener_ner` component to an ONNX graph. Return the tags and entity probabilities at each nesting depth.
 
     The probability of an entity is stored at its last character. *Shape:* (depth, characters) each
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): Number of characters in each text. *Shape:* (texts,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
     """
     settings, labels, depth = pipe.settings, pipe.label_index, pipe.depth
     units = read_units(graph, codes, lengths, settings.view)
@@ -121,7 +121,7 @@ def write_tagger(
         fix = fix_tags(graph, fixed, is_gap, labels.layout, layout, depth)
 
     def decode(batch: WindowBatch) -> Value:
-        """Add the CRF for a batch. Return the tags of the best paths and the numbers a and b of `crf_graph.py`."""
+        """Add the CRF for a batch of texts. Return the best tags, and the terms a and b of `crf_graph.py`."""
         penalties = type_penalties[units.unit_types[batch.indices]] + neighbour_penalties[neighbours[batch.indices]]
         penalties = fix(batch.indices, penalties) if fix else graph.Unsqueeze(penalties, [2])
         scores = graph.Reshape(emissions[batch.indices].to(np.float64), [0, 0, depth, -1])
@@ -143,7 +143,7 @@ def write_tagger(
     tags, a, b = graph.add("Split", columns, sizes, axis=1, outputs=3)
     tags = graph.Transpose(tags.to(np.int64))
     probabilities = write_probabilities(graph, tags, a, b, labels.layout, depth)
-    if fixed:  # entities of the list have the probability 1, at depth 0
+    if fixed:  # entities in the list have probability 1 and are outermost
         tags, is_fixed = graph.value(labels.layout.within(layout))[tags], fixed > NO_WORD
         outer = graph.Where(is_fixed, fixed, tags[:1]), graph.Where(is_fixed, 1.0, probabilities[:1])
         tags, probabilities = (
@@ -154,9 +154,9 @@ def write_tagger(
 
 
 def _inner_tags(layout: TagLayout) -> IntArray:
-    """Return the tags of the second to last characters of a unit, given the unit's tag. *Shape:* (tags,)
+    """Return the tags of the other characters in a unit, given the tag of its first character. *Shape:* (tags,)
 
-    Only units of white space have several characters.
+    A unit is a token or character. Only white space tokens have several characters.
     """
     tags = np.full(layout.n_tags, layout.outside, dtype=np.int64)
     tags[layout.begin] = tags[layout.inside] = range(layout.inside.start, layout.inside.stop)
@@ -187,9 +187,9 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
 
 
 def listed_words(nlp: Language, pipe: object) -> WordList:
-    """Return the words that the first `entity_lists` before a component applies to all texts.
+    """Return the entity list that is exported with a component: the unnamed list of the first `entity_lists` before it.
 
-    They are in the list without a name. Named lists, which apply to selected Docs only, are not exported.
+    The unnamed list applies to all texts. Named lists, which apply to selected Docs only, are not exported.
     """
     lists = entity_lists(nlp)
     found = [lists[name].lists.lists.get("") for name in components_before(nlp, pipe) if name in lists]
@@ -288,12 +288,12 @@ def check_libraries() -> None:
 
 
 def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, labels: Sequence[str]) -> Value:
-    """Add a `lac` component. Return the tag of each character. *Shape:* (characters,)
+    """Add a `lac` component to an ONNX graph. Return the tag of each character. *Shape:* (characters,)
 
     The nodes segment lines as `LacTagger` does, and remove white space from words as `pipeline.lac.trim_words` does.
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): Number of characters in each text. *Shape:* (texts,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
     labels (Sequence[str]): The component's labels, a selection of LAC's labels.
     """
     size = graph.size(codes)
@@ -302,8 +302,7 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     begins = graph.where_true(opens)
     stops = graph.Concat(begins, graph.shape(size), axis=0)[1:]
     ends = stops - is_break[stops - 1].to(np.int64)
-    # Letters of a Latin word belong to the same segment. The first character of a line does not continue a word, even
-    # if the previous text ends with a letter.
+    # A letter after another letter continues a Latin word, unless it starts a new line or a new text.
     joined = joined_letters(graph, codes) & ~opens
     tags = _tags_of_lines(graph, codes, Windows(begins, ends, begins, ends), joined.to(np.int64), tagger)
     # Words begin at LAC's B tags and at line boundaries. The label of a word is the label of its first character.
@@ -328,7 +327,9 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
 
 
 def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, tagger: LacTagger) -> Value:
-    """Add LAC's encoder and CRF. Return the tag of each character: B or I of a label. *Shape:* (characters,)
+    """Add LAC's encoder and CRF to an ONNX graph. Return the tag of each character. *Shape:* (characters,)
+
+    The tags are LAC's tags, which are B or I of a label.
 
     lines (Windows): The start and end of each line.
     joined (Value): 1 for characters that continue a Latin word, otherwise 0. *Shape:* (characters,)

@@ -69,8 +69,8 @@ def read_runtime(folder: Path) -> WebRuntime:
 def make_model_page(model: bytes, about: Mapping[str, Any], runtime: WebRuntime) -> str:
     """Return an HTML page that finds entities with an exported model.
 
-    model (bytes): The content of the exported ONNX file.
-    about (Mapping[str, Any]): The metadata of the exported file, from `describe`.
+    model (bytes): The exported ONNX file.
+    about (Mapping[str, Any]): The metadata from `describe`.
     runtime (WebRuntime): ONNX Runtime for browsers.
     """
     pipeline = about["pipeline"]

@@ -19,19 +19,19 @@ from ..nn.graph import Graph, PaddedBatch, Value
 # Maximum number of tokens or characters in a batch. The arrays for 1,024 tokens fit into the cache of a CPU core, which
 # makes the graph 1.15 times as fast as with 2,048 tokens.
 UNITS_AT_ONCE = 1 << 10
-# Function that adds nodes to the graph, which compute a vector for each position of a padded batch.
+# A function that adds ONNX nodes for a batch. The nodes compute a vector for each position of the padded batch.
 # *Shape:* (windows, longest, width)
 Compute = Callable[["WindowBatch"], Value]
 
 
 class Windows(NamedTuple):
-    """Windows over sequences, which are concatenated. *Shape:* (windows,) each
+    """Overlapping windows over concatenated sequences. *Shape:* (windows,) each
 
-    Windows overlap, so that each position has context. Predictions are kept for the middle part of a window only. These
-    parts cover the sequences without gaps and overlaps. A window whose middle part is empty is ignored.
+    A window can have context on both sides, for which predictions are discarded. Predictions are kept for the part
+    between. The kept parts cover the sequences without gaps or overlaps. Windows with an empty kept part are ignored.
 
     starts, ends (Value): Start and end of each window, the input of the model.
-    keep_starts, keep_ends (Value): Start and end of the part of each window whose predictions are kept.
+    keep_starts, keep_ends (Value): Start and end of the part whose predictions are kept.
     """
 
     starts: Value
@@ -54,7 +54,7 @@ class WindowBatch(PaddedBatch):
 
 
 def make_batch(graph: Graph, windows: Windows) -> WindowBatch:
-    """Add nodes that combine windows into a padded batch."""
+    """Add ONNX nodes that combine windows into a padded batch."""
     lengths = windows.ends - windows.starts
     longest = graph.ReduceMax(lengths, keepdims=0)
     positions = graph.Range(0, longest, 1)
@@ -64,9 +64,10 @@ def make_batch(graph: Graph, windows: Windows) -> WindowBatch:
 
 
 def kept_rows(graph: Graph, batch: WindowBatch, values: Value) -> tuple[Value, Value]:
-    """Add nodes that remove padding and context from a batch. Return the predictions, and the index of each prediction.
+    """Add ONNX nodes that remove padding and context from a batch.
 
-    *Shape:* (units, width) and (units,)
+    Return the remaining vectors, and the index of the token or character for each vector. *Shape:* (units, width) and
+    (units,)
 
     values (Value): A vector for each position of the batch. *Shape:* (windows, longest, width)
     """
@@ -78,18 +79,18 @@ def kept_rows(graph: Graph, batch: WindowBatch, values: Value) -> tuple[Value, V
 def cut_at_sentences(
     graph: Graph, starts: Value, ends: Value, is_end: Value, *, size: int, overlap: int, sentences: int | None
 ) -> Windows:
-    """Add nodes that split texts into windows at sentence ends.
+    """Add ONNX nodes that split texts into windows at sentence ends.
 
     The windows are the same as those of `pipeline.windows.cut_windows`, which tests/export/test_exported_windows.py
     verifies. All texts are split at once: each iteration of the loop adds one window to every text.
 
     starts, ends (Value): Start and end of each text. *Shape:* (texts,)
-    is_end (Value): Mask of units that are sentence ends. *Shape:* (units,)
+    is_end (Value): Mask of units (tokens or characters) that are sentence ends. *Shape:* (units,)
     size (int): Maximum number of units in a window.
     overlap (int): Number of context units on both sides of a cut within a sentence.
     sentences (Optional[int]): Maximum number of sentences in a window. Not used for texts that fit into one window.
     """
-    # Windows can be cut at boundaries: before the first unit, after each sentence, and after each text.
+    # Windows are cut at boundaries: the start of the first text, sentence ends, and text ends.
     is_boundary = graph.Concat([True], is_end, axis=0) | (graph.count_indices(ends, graph.size(is_end) + 1) > 0)
     boundaries = graph.where_true(is_boundary)
     # Lookup table with the index of the last boundary at or before each position.
@@ -98,12 +99,12 @@ def cut_at_sentences(
     max_sentences = size if sentences is None else graph.Where(ends - starts <= size, size, sentences)
 
     def cut(keep_starts: Value, before: Value) -> list[Value]:
-        """Cut the next window of each text. Return the state of the loop and the windows.
+        """Cut the next window of each text. Return the state of the loop, followed by the windows.
 
-        A text that has no units left gets a window with an empty middle part.
+        If a text has been processed completely, its window has an empty kept part.
 
         keep_starts (Value): Start of the next kept part in each text. *Shape:* (texts,)
-        before (Value): Number of context units before it. *Shape:* (texts,)
+        before (Value): Number of context units before the next kept part. *Shape:* (texts,)
         """
         limit = graph.Min(keep_starts - before + size, ends)
         last = graph.Min(last_boundary[limit], last_boundary[keep_starts] + max_sentences)
@@ -121,14 +122,14 @@ def cut_at_sentences(
 
 
 def cut_evenly(graph: Graph, starts: Value, ends: Value, *, size: int, overlap: int) -> Windows:
-    """Add nodes that split sequences into overlapping windows of `size` units.
+    """Add ONNX nodes that split sequences into overlapping windows of the same size, for pretrained encoders.
 
     The windows are the same as those of `features.subwords.overlapping_windows`, which
-    tests/export/test_exported_windows.py verifies. Pretrained encoders use them.
+    tests/export/test_exported_windows.py verifies.
 
     starts, ends (Value): Start and end of each sequence. *Shape:* (sequences,)
-    size (int): Number of units in a window. A shorter sequence is a single window.
-    overlap (int): Number of context units on both sides of the part whose predictions are kept.
+    size (int): Length of the windows. A shorter sequence is a single window.
+    overlap (int): Length of the context on both sides of a window.
     """
     step, lengths = size - 2 * overlap, ends - starts
     counts = graph.Where(lengths > 0, graph.Max((lengths - (2 * overlap + 1)) / step + 1, 1), 0)
@@ -146,15 +147,15 @@ def cut_evenly(graph: Graph, starts: Value, ends: Value, *, size: int, overlap: 
 def compute_in_batches(
     graph: Graph, windows: Windows, n_units: Value, width: int, compute: Compute, dtype: Any = np.float32
 ) -> Value:
-    """Add a loop over batches of windows, and return the result for each unit. *Shape:* (units, width)
+    """Add a loop over batches of windows, and return a vector for each unit. *Shape:* (units, width)
 
-    Windows are sorted by length, so that batches need little padding. A batch contains at most `UNITS_AT_ONCE` units,
-    unless a single window is longer.
+    A unit is a token or character. Windows are sorted by length, so that batches need little padding. A batch contains
+    at most `UNITS_AT_ONCE` units, unless a single window is longer.
 
     n_units (Value): Number of units in all texts.
-    width (int): Width of the result.
-    compute (Compute): Adds the nodes that compute the result for a batch.
-    dtype (Any): NumPy type of the result.
+    width (int): Width of the vectors.
+    compute (Compute): Adds the nodes that compute the vectors for a batch.
+    dtype (Any): NumPy type of the vectors.
     """
     lengths = graph.Where(windows.keep_starts < windows.keep_ends, windows.ends - windows.starts, 0)
     count = graph.ReduceSum((lengths > 0).to(np.int64), keepdims=0)

@@ -68,8 +68,8 @@ class FeatureCache:
         self._lock = threading.Lock()
         self._entries: dict[DocKey, Features | _FilePosition] = {}
         self.has_begun = False
-        # `_predicted` contains the hashes of texts that were predicted since the last update, and `_evaluated` those
-        # that were predicted before. A text in both sets is predicted regularly during training, so its features are
+        # `_predicted` contains hashes of texts that were predicted since the last update, and `_evaluated` of texts
+        # that were predicted before the last update. A text in both sets is predicted regularly, so its features are
         # stored.
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()

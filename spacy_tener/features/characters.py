@@ -24,7 +24,7 @@ CodePoints = NDArray[np.uint32]
 SEPARATOR = "\0"
 # Line breaks, as in `str.splitlines`.
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-# Characters in the middle of longer tokens are ignored, to limit the cost of extremely long tokens.
+# Longer tokens are shortened to this number of characters at each end, which limits the cost of extremely long tokens.
 MAX_AT_EACH_END = 32
 
 _CODEC = "utf-32-le"
@@ -71,7 +71,7 @@ class JoinedText:
     codes (CodePoints): Code points of the texts and separators. *Shape:* (characters,)
     first_characters (IntArray): Index of each token's first character. *Shape:* (tokens,)
     last_characters (IntArray): Index of each token's last character. *Shape:* (tokens,)
-    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
+    lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
     stops (IntArray): Index of the separator after each text. *Shape:* (texts,)
     """
 

@@ -49,7 +49,7 @@ def simplify_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 @lru_cache(maxsize=1)
 def _form_of_code() -> dict[int, str]:
-    """Return the translation table of `simplify`, for `str.translate`."""
+    """Return the translation table of `simplify` in the format of `str.translate`."""
     simplified = {line[0]: line[1] for line in _PAIRS.read_text(encoding="utf8").split()}
     forms = {ord(character): form for character, form in simplified.items()}
     for code in chain.from_iterable(_NORMALISED):
@@ -61,10 +61,9 @@ def _form_of_code() -> dict[int, str]:
 
 @lru_cache(maxsize=1)
 def _differences() -> NDArray[np.uint32]:
-    """Return the translation table of `simplify` as an array of differences, to translate arrays by an addition.
+    """Return the differences between simplified and original code points, to simplify an array by an addition.
 
-    Each element is the difference between the simplified code point and the code point. The last element is 0.
-    *Shape:* (largest changed code point + 2,)
+    The index is the original code point. The last element is 0. *Shape:* (largest changed code point + 2,)
     """
     form_of_code = _form_of_code()
     differences = np.zeros(max(form_of_code) + 2, dtype=np.uint32)
@@ -206,7 +205,7 @@ class KeyCache:
 
 
 def texts_of(orths: Sequence[Any], stores: Sequence[StringStore]) -> list[str]:
-    """Look up the strings of hashes. Each hash is looked up in the first StringStore that contains it."""
+    """Return the string of each hash, from the first StringStore that contains the hash."""
     if len(stores) == 1:
         return list(map(stores[0].__getitem__, orths))
     return [next(store[orth] for store in stores if orth in store) for orth in orths]
@@ -216,7 +215,7 @@ def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
     """Return the hash of the bigram that starts with each token.
 
     keys (Keys): Hashes of the tokens in all texts, concatenated. *Shape:* (tokens,)
-    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
+    lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
     end_key (int): The hash that follows the last token of each text.
     RETURNS (Keys): Hashes of the bigrams. *Shape:* (tokens,)
     """

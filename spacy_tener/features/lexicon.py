@@ -28,11 +28,12 @@ from .keys import Keys, mix, search, simplify
 # Texts are searched in parts with at most this number of matches. A match needs about 70 bytes, so a part needs at most
 # 20 MB.
 _MATCHES_PER_WINDOW = 1 << 18
-# Maximum number of words in a lexicon. A lexicon of this size needs about 700 MB of memory and 8 seconds to load.
+# Maximum number of words in a lexicon. A lexicon of this size needs about 700 MB of memory and takes 8 seconds to
+# build.
 MAX_LEXICON_WORDS = 5_000_000
 # Words must not contain the separator of texts, or surrogates, which cannot be encoded as UTF-8.
 _INVALID = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
-# A code point has 21 bits, and the largest code point is 0x10ffff.
+# Number of bits for a code point in an edge, and the first node number that is not a code point.
 _CODE_BITS, _FIRST_NODE = np.uint64(21), 0x110000
 _NO_MATCHES = np.zeros((3, 0), dtype=np.int64)
 
@@ -104,7 +105,7 @@ class WordTrie:
         RETURNS (IntArray): For each match, the first character, the end (exclusive), and the index of the word.
             *Shape:* (3, matches)
         """
-        stop = min(stop, codes.size - 1)  # The last separator has no next character.
+        stop = min(stop, codes.size - 1)  # no bigram starts at the last separator
         first, second = (codes[start + shift : stop + shift].astype(np.uint64) for shift in (0, 1))
         positions = np.flatnonzero(self._beginnings[self._hash(first, second)]) + start
         nodes, length, found = codes[positions].astype(np.uint64), 1, [_NO_MATCHES]
@@ -255,8 +256,8 @@ class Lexicon:
     def from_bytes(cls, data: bytes) -> Lexicon:
         """Load a lexicon from the result of `to_bytes`.
 
-        Equal bytes return the same object while it is in use, so that copies of a pipeline share the lexicon and its
-        trie.
+        If the same lexicon has already been loaded and is in use, the existing object is returned. Copies of a pipeline
+        therefore share the lexicon and its trie.
         """
         key = _digest(data)
         lexicon = _LOADED.get(key)

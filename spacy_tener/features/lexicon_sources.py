@@ -56,14 +56,14 @@ def read_list(
     tag (str): The tag of words whose line contains no tag.
     has_tags (bool): Whether the lines `word<TAB>tag` and `word<TAB>frequency<TAB>tag` are allowed.
     allow_jieba_format (bool): Whether jieba's format is allowed, `word frequency tag` with spaces. Ignored if `tag` is
-        not one of jieba's tags.
+        a tag that jieba does not use.
     """
     allow_jieba_format = allow_jieba_format and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
     for number, raw_line in read_lines(path):
         line = raw_line.strip()
         if not line:
             continue
-        jieba = _JIEBA_LINE.fullmatch(line) if allow_jieba_format else None  # not 'iphone 15 pro', since pro is no tag
+        jieba = _JIEBA_LINE.fullmatch(line) if allow_jieba_format else None  # 'iphone 15 pro' does not match
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
         # Characters after the number are ignored, since THUOCL's lists contain frequencies such as `3?` and `125472s`.
         count = (_COUNT_NOT_TAG if has_tags and len(rest) == 1 else _COUNT).match(rest[0]) if rest else None

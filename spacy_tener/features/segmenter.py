@@ -40,7 +40,7 @@ class Segmentation:
 
     Every character, including separators and white space, belongs to a word.
 
-    lengths (IntArray): Number of characters in each word. *Shape:* (words,)
+    lengths (IntArray): Word lengths in characters. *Shape:* (words,)
     tags (Keys): Hash of each word's part of speech, or 0 if the word has no part of speech. *Shape:* (words,)
     """
 

@@ -32,7 +32,7 @@ class SubwordBatch:
     several windows, the window with the most context is used.
 
     ids (IntArray): Ids of the subword tokens in all windows, including special tokens. *Shape:* (subwords,)
-    lengths (IntArray): Number of subword tokens in each window. *Shape:* (windows,)
+    lengths (IntArray): Window lengths in subword tokens. *Shape:* (windows,)
     sizes (IntArray): Number of subword tokens in all windows of each text. *Shape:* (texts,)
     indices (IntArray): Index in `ids` of the subword token in each pair. *Shape:* (pairs,)
     tokens (IntArray): Index of the token in each pair, in ascending order. *Shape:* (pairs,)
@@ -107,8 +107,8 @@ class SubwordTokenizer:
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
         """Split the subword tokens of a text into windows, and add special tokens.
 
-        RETURNS (tuple[IntArray, IntArray]): The ids in each window. For each subword token, its index in the chosen
-            window, counted over the flattened windows. *Shape:* (windows, size) and (subwords,)
+        RETURNS (tuple[IntArray, IntArray]): The ids in each window, and the index of each subword token in the
+            flattened windows. *Shape:* (windows, size) and (subwords,)
         """
         starts, window_indices = overlapping_windows(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
@@ -123,7 +123,7 @@ class SubwordTokenizer:
 class TokenizerJson:
     """A tokenizer of the library `tokenizers`, which is loaded when it is first used.
 
-    json (bytes): The content of the file `tokenizer.json`.
+    json (bytes): The file `tokenizer.json`.
     """
 
     json: bytes
@@ -138,7 +138,7 @@ class TokenizerJson:
 
         try:
             tokenizer = Tokenizer.from_buffer(self.json)
-        except Exception as error:  # the library only raises Exception
+        except Exception as error:  # the library has no exception class
             raise RemedyError(
                 f"The tokenizer's file cannot be read: {error}", "Name the tokenizer.json of the encoder."
             ) from error
@@ -156,7 +156,7 @@ class TokenizerJson:
         try:
             # `encode_batch` starts threads. The library then prints a warning when the process is forked.
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
-        except Exception as error:  # the library only raises Exception
+        except Exception as error:  # the library has no exception class
             raise RemedyError(
                 f"The tokenizer cannot split a text: {error}", "Repair its tokenizer.json, or name another encoder."
             ) from error
@@ -189,14 +189,15 @@ def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[In
     """Split a sequence of subword tokens into overlapping windows, and choose a window for each subword token.
 
     In the chosen window, a subword token has at least `overlap` subword tokens of context on both sides, except near
-    the start and end of the sequence. For example, 14 subword tokens with a size of 10 and an overlap of 3:
+    the start and end of the sequence. For example, 14 subword tokens are split as follows with a size of 10 and an
+    overlap of 3:
 
         0 1 2 3 4 5 6 7 8 9              window 0 for the positions 0 to 6
                 4 5 6 7 8 9 10 11 12 13  window 1 for the positions 7 to 13
 
     n_subwords (int): Length of the sequence.
     size (int): Length of the windows. A shorter sequence is a single window.
-    overlap (int): Number of context subword tokens on each side.
+    overlap (int): Number of subword tokens on each side of a window that only serve as context.
     RETURNS (tuple[IntArray, IntArray]): The start of each window, and the index of the chosen window for each subword
         token. *Shape:* (windows,) and (subwords,)
     """
@@ -209,8 +210,8 @@ def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[In
 def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
     """Return all pairs of a subword token and a token that overlap, sorted by token.
 
-    spans (IntArray): Start and end of each subword token. *Shape:* (subwords, 2)
-    starts, ends (IntArray): Start and end of each token, both in ascending order. *Shape:* (tokens,) each
+    spans (IntArray): Subword token starts and ends. *Shape:* (subwords, 2)
+    starts, ends (IntArray): Token starts and token ends, both in ascending order. *Shape:* (tokens,) each
     RETURNS (tuple[IntArray, IntArray]): Index of the subword token and of the token in each pair.
         *Shape:* (pairs,) each
     """
@@ -227,10 +228,10 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
 
 
 def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
-    """Concatenate arrays of indices. The start of each text is added to the indices of the text.
+    """Convert indices within each text to indices in the concatenated texts.
 
-    parts (Sequence[IntArray]): Indices or offsets within each text.
-    begins (IntArray): Start of each text in the concatenated texts. *Shape:* (texts,)
+    parts (Sequence[IntArray]): Indices or character offsets within each text.
+    begins (IntArray): Text starts in the concatenated texts. *Shape:* (texts,)
     """
     joined: IntArray = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
     return joined
@@ -239,7 +240,7 @@ def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
 def _token_spans(docs: Sequence[Doc], begins: IntArray) -> tuple[IntArray, IntArray]:
     """Return the character offsets of each token in the concatenated texts. *Shape:* (tokens,) each
 
-    begins (IntArray): Start of each text in the concatenated texts. *Shape:* (texts,)
+    begins (IntArray): Text starts in the concatenated texts. *Shape:* (texts,)
     """
     spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
     starts, lengths = np.concatenate(spans).T
