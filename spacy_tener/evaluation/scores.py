@@ -1,4 +1,7 @@
-"""Counts of true positives, false positives and false negatives, with the rules of spaCy's scorer."""
+"""Count true positives, false positives and false negatives of predicted entities, for `spacy tener evaluate`.
+
+The counts follow the rules of spaCy's scorer, so that they agree with its precision and recall.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +24,23 @@ COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"
 
 
 class Confusion(NamedTuple):
-    """Counts of true positives (`tp`), false positives (`fp`) and false negatives (`fn`)."""
+    """Numbers of true positives, false positives and false negatives."""
 
     tp: int
     fp: int
     fn: int
 
 
-# A found entity, and the same entity in character offsets of the reference. The latter is None if annotation is
-# missing.
+# The offsets of a predicted entity in the predicted Doc and in the reference Doc. The second element is None if the
+# reference Doc has no annotation there, and the entity is therefore not scored.
 Found = tuple[EntityOffsets, EntityOffsets | None]
 
 
 class CountingScorer(Scorer):
-    """spaCy's scorer with two additional scores.
+    """A spaCy scorer that adds counts of true positives, false positives and false negatives to the scores.
 
-    `ents_counts` contains the counts tp, fp and fn for each label, and `ents_counts_per_doc` the list [tp, fp, fn] for
-    each Doc.
-
-    examples (Sequence[Example]): The examples of the last call of `score`, with the entities of the pipeline.
+    The score `ents_counts` maps each label to its counts `tp`, `fp` and `fn`. The score `ents_counts_per_doc` is a list
+    with `[tp, fp, fn]` for each Doc.
     """
 
     examples: Sequence[Example] = ()
@@ -55,9 +56,11 @@ class CountingScorer(Scorer):
 
 
 def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
-    """Return the function that compares entities like the scorer of a pipeline.
+    """Return the function that compares predicted and gold entities as the pipeline's scorer does.
 
-    If several components score entities, spaCy keeps the scores of the last one.
+    If several components score entities, the scorer of the last component is used, as in `nlp.evaluate`.
+
+    RETURNS (Callable[[Example], Iterator[Found]]): `compare_characters` or `compare_tokens`.
     """
     pipes = [nlp.get_pipe(name) for name in nlp.pipe_names if "ents_f" in nlp.get_pipe_meta(name).scores]
     for pipe in reversed(pipes):
@@ -70,7 +73,10 @@ def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
 
 
 def compare_tokens(example: Example) -> Iterator[Found]:
-    """Compare entities by tokens of the reference, like `spacy.scorer.get_ner_prf`."""
+    """Yield each predicted entity with its offsets in the reference Doc, based on spaCy's token alignment.
+
+    `spacy.scorer.get_ner_prf` uses the same alignment.
+    """
     to_reference = example.alignment.x2y
     for ent in example.predicted.ents:
         indices = to_reference[ent.start : ent.end]
@@ -83,7 +89,10 @@ def compare_tokens(example: Example) -> Iterator[Found]:
 
 
 def compare_characters(example: Example) -> Iterator[Found]:
-    """Compare entities by characters of the reference, like `spacy_tener.char_ner_scorer.v1`."""
+    """Yield each predicted entity with its offsets in the reference Doc, based on characters.
+
+    The scorer `spacy_tener.char_ner_scorer.v1` uses the same alignment.
+    """
     comparison = CharComparison(example.reference, example.predicted)
     for found in sorted(predicted_offsets(example.predicted)):
         key = comparison.key(found)
@@ -93,7 +102,14 @@ def compare_characters(example: Example) -> Iterator[Found]:
 def count_entities(
     example: Example, compare: Callable[[Example], Iterator[Found]] = compare_tokens
 ) -> dict[str, Confusion]:
-    """Count entities by label. Entities found where annotation is missing are ignored."""
+    """Count true positives, false positives and false negatives by label.
+
+    Predicted entities are ignored where the reference Doc has no annotation.
+
+    compare (Callable[[Example], Iterator[Found]]): Function that yields each predicted entity with its offsets in the
+        reference Doc.
+    RETURNS (dict[str, Confusion]): The counts for each label.
+    """
     if not example.reference.has_annotation("ENT_IOB"):
         return {}
     missed = set(map(offsets_of, example.reference.ents))
@@ -109,12 +125,15 @@ def count_entities(
 
 
 def total(counts: Iterable[Confusion]) -> Confusion:
-    """Return the sum of counts, for micro-averaged scores."""
+    """Add up the counts of several labels or Docs."""
     return Confusion(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
 def score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
-    """Return rows with label, precision, recall, F1 and counts (tp, fp, fn). The first row is the micro average."""
+    """Return the rows of a score table: label, precision, recall, F1 and `[tp, fp, fn]`.
+
+    The first row contains the micro average over all labels.
+    """
     counts = {label: list(count.values()) for label, count in scores.get(COUNTS_KEY, {}).items()}
     total = [sum(column) for column in zip(*counts.values(), strict=True)]
     rows = [["All", *(scores[f"ents_{part}"] for part in "prf"), total or None]]
@@ -124,7 +143,10 @@ def score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
 
 
 def scores_json(scores: Mapping[str, Any]) -> str:
-    """Return scores as JSON with one score on each line. Indented JSON would have a line for each count of each Doc."""
+    """Serialize scores to JSON with one score per line.
+
+    Standard indentation would put every number of `ents_counts_per_doc` on a separate line.
+    """
     lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 
@@ -132,13 +154,15 @@ def scores_json(scores: Mapping[str, Any]) -> str:
 def read_json(path: Path, remedy: str = "Write it again, or remove the run.") -> dict[str, Any]:
     """Read a JSON file that contains an object.
 
-    remedy (str): How to fix an invalid file, for the error message.
+    Raise an error if the file cannot be read, is not valid JSON, or contains another type.
+
+    remedy (str): Suggested fix, which is added to the error message.
     """
     try:
         data = json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
         raise RemedyError(f"{path}: cannot be read: {error.strerror or error}", remedy) from error
-    except ValueError as error:  # UnicodeDecodeError is a ValueError
+    except ValueError as error:  # UnicodeDecodeError is a subclass of ValueError
         raise RemedyError(f"{path}: not valid JSON: {error}", remedy) from error
     if not isinstance(data, dict):
         raise RemedyError(f"{path}: expected a JSON object, but got: {type(data).__name__}", remedy)

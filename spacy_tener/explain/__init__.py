@@ -1,12 +1,12 @@
-"""Explanations of the entities that a pipeline finds.
+"""Explain predicted entities by probabilities, alternative entities and token attributions.
 
     explanation = explain(nlp, "王小明去了上海")
     explanation.texts[0].entities[0].alternatives   # entities with other boundaries or another label
     explanation.texts[0].entities[0].attributions   # influence of each character on the entity
     html = explanation.to_html()
 
-`explaining` computes the explanations, and `explanation` has their dataclasses and writes JSON and HTML. Used by the
-commands `explain` and `evaluate --explain`, and by the service.
+`explaining.py` computes explanations. `explanation.py` contains the dataclasses of the result and converts them to JSON
+and HTML. The commands `explain` and `evaluate --explain` and the HTTP service use this package.
 """
 
 from .explaining import explain

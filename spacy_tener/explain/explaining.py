@@ -1,9 +1,13 @@
-"""Compute explanations: probabilities, alternative entities, attributions by occlusion, and words of the lexicon.
+"""Compute explanations of predicted entities: probabilities, alternative entities, attributions and lexicon matches.
 
-Attribution by occlusion measures the influence of a unit (a token or a character) on an entity. The unit is replaced by
-a mask, the model predicts the text again, and the log-odds of the entity change:
+An attribution is the influence of a single token or character on an entity. It is measured by occlusion: the token or
+character is replaced by a mask, and the model predicts the text again. The attribution is the decrease of the entity's
+log-odds:
 
-    drop = log_odds(p(entity | text)) - log_odds(p(entity | text with a masked unit))
+    drop = log_odds(p(entity | text)) - log_odds(p(entity | masked text))
+
+The tokens or characters that the model tags are called units. They are characters if the component is configured with
+`view = "characters"`, and otherwise tokens.
 """
 
 from __future__ import annotations
@@ -41,24 +45,25 @@ from .explanation import (
     lexicon_words,
 )
 
-# Start and end in units of a view.
+# Start and end of a span, counted in the tokens or characters that the model tags.
 Span = tuple[int, int]
 TextOrExample = str | Doc | Example
 
-# Minimum probability of a possible entity: one that is not found, but is in another of the k best label sequences.
+# Entities with at least this probability are reported as possible if they are not predicted, but occur in one of the k
+# best label sequences.
 MIN_POSSIBLE = 0.02
-# Minimum probability of an alternative to a missed entity.
+# Minimum probability of the alternatives to a missed gold entity.
 MIN_ALTERNATIVE = 0.01
-# The mask for models without a mask token: the last private-use code point, which no table or lexicon contains.
+# Mask for models without a mask token: a private-use character that does not occur in normal text. Embedders treat it
+# as an unknown character.
 UNKNOWN_CHARACTER = "\U0010fffd"
-# Number of units on each side of an entity that are masked if a Doc is longer than a window.
-#
-# Each masked unit takes a prediction, and distant units have little influence.
+# In texts that are split into windows, only tokens or characters within this distance from an entity are masked. Each
+# mask requires another prediction, and distant tokens have little influence.
 REACH = 20
-# Probabilities are clipped to this distance from 0 and 1, so that their log-odds are finite.
+# Probabilities are clipped to the range from 1e-9 to 1 - 1e-9, so that log-odds are finite.
 _MIN_PROBABILITY = 1e-9
-# Attributes that earlier components may set and embedders may use. A masked token keeps only those of the second list,
-# because the attributes in the first list reveal the token's string.
+# Token attributes that embedders can use as features. A masked token loses `_MASKED_ATTRIBUTES`, which would reveal its
+# text, and keeps `_KEPT_ATTRIBUTES`.
 _MASKED_ATTRIBUTES, _KEPT_ATTRIBUTES = [NORM, LEMMA, POS, TAG, MORPH], [SENT_START, ENT_IOB, ENT_TYPE]
 
 
@@ -71,16 +76,16 @@ def explain(
     alternatives: int = 3,
     attribution: bool = True,
 ) -> Explanation:
-    """Explain the entities in texts.
+    """Explain the entities that a pipeline predicts.
 
-    nlp (Language): A pipeline with a `tener_ner`.
-    texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One or more texts. If a text is a Doc, its
-        tokens and existing entities are kept. Existing entities have the probability 1 and no attributions. If a text
-        is an Example, the explanation contains its gold entities, and explains those that the model misses.
-    name (Optional[str]): Name of the component. By default, the first `tener_ner` is explained.
+    nlp (Language): A pipeline with a `tener_ner` component.
+    texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One or more texts. The tokens and entities of
+        a Doc are kept. These existing entities have the probability 1 and no attributions. For an Example, gold
+        entities that the model misses are explained, too.
+    name (Optional[str]): Name of the component. By default, the first `tener_ner`.
     k_best (int): Number of label sequences to return for each text.
-    alternatives (int): Maximum number of alternatives to an entity.
-    attribution (bool): Whether to compute attributions, which takes a prediction of the text for each of its units.
+    alternatives (int): Maximum number of alternatives for each entity.
+    attribution (bool): Whether to compute attributions. They require one prediction for each token or character.
     RETURNS (Explanation): The explanations, which can be converted to JSON and to an HTML page.
     """
     sources: list[TextOrExample] = [texts] if isinstance(texts, str | Doc | Example) else list(texts)
@@ -92,17 +97,20 @@ def explain(
         explainer(decoding, _gold(text, pipeline.ner.overlap_key), k_best, alternatives)
         for text, decoding in zip(sources, decodings, strict=True)
     ]
-    # The later components run last, because they change the Docs.
+    # Components after the `tener_ner` may change the Docs, so they run after the Docs have been explained.
     output_entities = found_entities(nlp, pipeline.complete(decodings))
     explained = [_mark_output(text, entities) for text, entities in zip(explained, output_entities, strict=True)]
-    # The tokens of spaCy's Chinese tokenizer are characters, unless the pipeline has a segmenter.
+    # Without a segmenter, spaCy's Chinese tokenizer splits texts into characters, so that units are characters.
     by_character = pipeline.ner.settings.view == "characters" or getattr(nlp.tokenizer, "segmenter", "") == "char"
     about = {**pipeline.describe(), "units": "characters" if by_character else "tokens"}
     return Explanation(about, entity_labels(nlp), explainer.notes(), explained)
 
 
 def _mark_output(text: ExplainedText, entities: Iterable[FoundEntity]) -> ExplainedText:
-    """Set `is_in_output` of each explained entity, given the entities in the output of the pipeline."""
+    """Return a copy of an explanation in which `is_in_output` is set for all predicted and possible entities.
+
+    entities (Iterable[FoundEntity]): The entities in the output of the whole pipeline.
+    """
     offsets = {entity.offsets for entity in entities}
     found, possible = (
         [replace(entity, is_in_output=entity.offsets in offsets) for entity in explained]
@@ -116,10 +124,11 @@ def _gold(text: TextOrExample, key: str | None) -> list[EntityOffsets] | None:
 
 
 class _Explainer:
-    """Explains the Docs of a pipeline.
+    """Creates the explanations of texts, one text at a time.
 
-    mask (CharacterMask | None): The mask for attributions. None if no attributions are computed.
-    lexicon (LexiconVocabulary | None): The model's lexicon, if it has one.
+    mask (CharacterMask | None): Replaces tokens or characters to compute attributions. None if attributions are not
+        computed.
+    lexicon (LexiconVocabulary | None): The lexicon of the model. None if the model does not use a lexicon.
     """
 
     def __init__(self, pipeline: PipelineNER, *, attribution: bool) -> None:
@@ -131,7 +140,7 @@ class _Explainer:
         self.lexicon = next((found for found in vocabularies if isinstance(found, LexiconVocabulary)), None)
 
     def notes(self) -> list[str]:
-        """Return notes for the page: how masked units are encoded, and why an explanation has no words."""
+        """Return notes for the HTML page, such as how the model encodes the mask."""
         notes = [] if self.mask is None else list(self.mask.notes)
         return notes if self.lexicon is not None else [*notes, "No words: this pipeline has no lexicon."]
 
@@ -140,9 +149,10 @@ class _Explainer:
     ) -> ExplainedText:
         """Explain one text.
 
+        decoding (Decoding): The model's predictions for the text.
         gold (list[EntityOffsets] | None): The gold entities. None if the text is not annotated.
-        k (int): Number of label sequences.
-        n_alternatives (int): Maximum number of alternatives to an entity.
+        k (int): Number of label sequences to return.
+        n_alternatives (int): Maximum number of alternatives for each entity.
         """
         view, found, k_best = decoding.view, decoding.entities, decoding.k_best(k)
         missed = _missed(decoding, gold or [])
@@ -158,7 +168,7 @@ class _Explainer:
             inside = {
                 index: (span[0] - window.start, span[1] - window.start, entities[index].label)
                 for index, span in enumerate(spans)
-                # If the probability is 0, for example because the model lacks the label, it cannot drop.
+                # Masking cannot decrease a probability of 0, for example of an entity whose label is unknown.
                 if span and entities[index].probability and entities[index].offsets not in existing
                 if window.keep_start <= span[0] < window.keep_end and span[1] <= window.end
             }
@@ -198,8 +208,7 @@ class _Explainer:
         )
 
     def _windows(self, view: DocView, entities: Sequence[Span]) -> list[Window]:
-        """Return the windows of a Doc. The core of a window ends at a sentence end that isn't within an entity, so that
-        each entity lies in a single core."""
+        """Split a text into windows at sentence ends. Sentence ends within a predicted entity are ignored."""
         ends = view.sentence_ends()
         for start, end in entities:
             ends[start : end - 1] = False
@@ -210,10 +219,12 @@ class _Explainer:
     def _attributions(
         self, view: DocView, window_doc: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
     ) -> list[list[Attribution]]:
-        """Return the attributions of each entity in a window. All entities share the predictions of the masked Docs.
+        """Return the attributions of each entity in a window.
 
-        offset (int): Index in the view of the window's first unit.
-        entities (Sequence[tuple[int, int, str]]): Start and end in units of the window, and the label.
+        Each masked copy of the window is predicted once, and the prediction is used for all entities.
+
+        offset (int): Index of the window's first unit in the text.
+        entities (Sequence[tuple[int, int, str]]): Start and end relative to the window, and the label.
         """
         if self.mask is None or not entities:
             return [[] for _ in entities]
@@ -221,6 +232,7 @@ class _Explainer:
         positions = _positions_near(window_doc, entities, reach)
         docs = chain([window_doc], self.mask.copies(window_doc, positions))
         probabilities = self.pipeline.probabilities(docs, entities)
+        # The first row contains the log-odds without a mask, and row i + 1 the log-odds with position i masked.
         odds = _log_odds(probabilities)
         chars = [view.char_span(offset + position, offset + position + 1) for position in positions]
         return [
@@ -234,8 +246,10 @@ class _Explainer:
 
 
 def _possible(found: Sequence[FoundEntity], k_best: Sequence[LabelSequence]) -> list[FoundEntity]:
-    """Return the entities that are in other label sequences than the best, with a probability of at least
-    `MIN_POSSIBLE`, sorted by their offsets."""
+    """Return entities that are not predicted, but occur in one of the k best label sequences.
+
+    Only entities with a probability of at least `MIN_POSSIBLE` are returned, sorted by offsets.
+    """
     offsets = {entity.offsets for entity in found}
     possible = {
         entity.offsets: entity
@@ -247,16 +261,21 @@ def _possible(found: Sequence[FoundEntity], k_best: Sequence[LabelSequence]) -> 
 
 
 def _missed(decoding: Decoding, gold: Sequence[EntityOffsets]) -> list[FoundEntity]:
-    """Return the gold entities that the model misses, sorted by their offsets, with the model's probabilities. The
-    probability is 0 if the model cannot find an entity, because of its label or boundaries."""
+    """Return the gold entities that are not predicted, sorted by offsets, with the model's probabilities.
+
+    The probability is 0 if the model does not have the label, or if an entity boundary is within a token.
+    """
     missed = sorted({*gold}.difference(entity.offsets for entity in decoding.entities))
     probabilities = decoding.probabilities(missed)
     return [FoundEntity(*offsets, p) for offsets, p in zip(missed, probabilities, strict=True)]
 
 
 def _found_instead(decoding: Decoding, missed: Sequence[FoundEntity], n: int) -> list[list[FoundEntity]]:
-    """Return the alternatives to each missed entity: the overlapping entities that were found, and the n most probable
-    other overlapping entities. They are sorted by probability, the most probable first."""
+    """Return the alternatives to each missed gold entity, with the most probable alternative first.
+
+    The alternatives are all predicted entities that overlap with the missed entity, and up to `n` other overlapping
+    entities.
+    """
     if not missed:
         return []
     found = decoding.entities
@@ -284,12 +303,17 @@ def _most_probable_first(entity: FoundEntity) -> float:
 
 
 def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float | None]:
-    """Return the probability that no unit of an entity is in any predicted entity, at any nesting depth. The result is
-    None if an entity doesn't consist of whole units."""
+    """Return, for each span, the probability that it contains no part of an entity, at any nesting depth.
+
+    The probability is None if a boundary of the span is within a token.
+
+    entities (Sequence[FoundEntity]): The spans.
+    """
     spans = [decoding.view.unit_span(entity.start, entity.end) for entity in entities]
     positions = np.array([span or (0, 1) for span in spans], dtype=np.int64).reshape(-1, 2)
     probabilities = decoding.batch.empty_probabilities(decoding.index, *positions.T)
-    # The CRF represents an existing entity with an unknown label by O, so its probability of outside is wrong.
+    # Existing entities have the probability 1, but the CRF tags them O if the model does not have their label.
+    # Therefore the probability of no entity is set to 0 here.
     probabilities[[any(_overlap(entity, other) for other in decoding.existing) for entity in entities]] = 0.0
     return [p if span else None for p, span in zip(probabilities.tolist(), spans, strict=True)]
 
@@ -298,24 +322,25 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
     return a is not b and a.start < b.end and b.start < a.end
 
 
-# --- masks
+# Masks
 
 
 @dataclass(frozen=True)
 class CharacterMask:
-    """The string that replaces a masked unit.
+    """A string that replaces a token or character, to measure the influence of the token or character.
 
     text (str): The string.
-    notes (tuple[str, ...]): Sentences on how the embedders encode the string. The page shows and translates them.
+    notes (tuple[str, ...]): Sentences for the HTML page that describe how the model encodes the string.
     """
 
     text: str
     notes: tuple[str, ...]
 
     def copies(self, doc: Doc, positions: Iterable[int]) -> Iterator[Doc]:
-        """Yield a copy of a Doc for each position, in which the token at this position is masked.
+        """Yield copies of a Doc with a single masked token each.
 
-        doc (Doc): A Doc whose tokens are units.
+        doc (Doc): The Doc. If the model tags characters, each token must be a character.
+        positions (Iterable[int]): Indices of the tokens to mask, one for each copy.
         """
         words = [token.text for token in doc]
         spaces = [bool(token.whitespace_) for token in doc]
@@ -331,10 +356,10 @@ class CharacterMask:
 
 
 def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> CharacterMask:
-    """Return the mask for the embedders of some models: a transformer's mask token, or an unknown string.
+    """Choose the mask for a list of models: a transformer's mask token, or a character that does not occur in training.
 
-    one_character (bool): Whether the mask must be a single character, because units are characters. Mask tokens of
-        transformers, such as `[MASK]`, are longer.
+    one_character (bool): Whether the mask must be a single character. Required for models that tag characters, since
+        mask tokens such as `[MASK]` are longer.
     """
     token = next((token for model in models for token in _mask_tokens(model)), None) if not one_character else None
     nodes = [node for model in models for node in model.walk()]
@@ -344,14 +369,15 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Char
     if any(isinstance(node.attrs.get("vocabulary"), Vocabulary) for node in nodes):
         notes.append("A masked unit is encoded as an unknown word or character, as by word dropout in training.")
     if not notes or any(node.name == "hashembed" for node in nodes):
-        # spaCy's HashEmbed has no row for unknown strings. The mask is hashed to rows like any string.
+        # spaCy's HashEmbed hashes the mask to rows like any other string, so the mask is not encoded as an unknown
+        # string.
         notes.append("A masked unit is encoded as a word that did not occur in training.")
     return CharacterMask(token or UNKNOWN_CHARACTER, tuple(notes))
 
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
-    """Yield the mask tokens of all transformers: of this package's embedders, and of spacy-transformers."""
-    # Only the shims of transformers are accessed: `shim.module` switches a layer from NumPy to torch.
+    """Yield the mask token of each transformer in a model, including transformers of spacy-transformers."""
+    # `shim.module` must only be accessed for transformers, because it switches a layer from NumPy to torch.
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
     tokenizers = [getattr(shim.module, "subword_tokenizer", None) for shim in shims if shim.is_built]
     features = (node.attrs.get("features") for node in model.walk())
@@ -363,15 +389,16 @@ def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
 
 
 def _log_odds(probabilities: Probabilities) -> Probabilities:
-    """Return `log(p / (1 - p))`, with probabilities clipped to `_MIN_PROBABILITY`."""
+    """Return the log-odds `log(p / (1 - p))` of clipped probabilities."""
     p = np.clip(probabilities, _MIN_PROBABILITY, 1.0 - _MIN_PROBABILITY)
     return np.log(p) - np.log1p(-p)
 
 
 def _positions_near(doc: Doc, entities: Iterable[tuple[int, int, str]], reach: int) -> list[int]:
-    """Return the indices of tokens within a distance of `reach` from an entity, without white space.
+    """Return the indices of tokens within a distance of `reach` from an entity, except white space.
 
-    No entity begins or ends with white space, but an entity could begin or end with a mask in its place.
+    White space is not masked, because the model excludes entities that begin or end with white space. It does not
+    exclude entities that begin or end with the mask.
     """
     near = np.zeros(len(doc), dtype=bool)
     for start, end, _ in entities:

@@ -1,10 +1,12 @@
-"""Dataclasses of an explanation, which `explain` returns, and their conversion to JSON and HTML.
+"""Dataclasses for the result of `explain`, which can be converted to JSON and HTML.
 
-Explanation
-    ExplainedText                one for each text
-        ExplainedEntity          found, possible and missed entities
-            Attribution          influence of each unit on the entity
-        LexiconWord              words of the lexicon that match in the text
+They are nested as follows:
+
+    Explanation
+        ExplainedText                one for each text
+            ExplainedEntity          a predicted, possible or missed entity
+                Attribution          influence of a token or character on the entity
+            LexiconWord              a lexicon word that occurs in the text
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ from ..pipeline.windows import Window
 
 @dataclass(frozen=True)
 class Attribution:
-    """The influence of one unit of the text on an entity.
+    """The influence of a token or character on an entity.
 
-    start, end (int): Character offsets of the unit.
-    drop (float): Decrease of the entity's log-odds if the unit is masked. A positive drop means that the unit supports
-        the entity, and a negative drop means that it is evidence against the entity.
+    start, end (int): Character offsets of the token or character.
+    drop (float): Decrease of the entity's log-odds if the token or character is masked. A positive value means that it
+        supports the entity, and a negative value means that it is evidence against the entity.
     """
 
     start: int
@@ -43,16 +45,17 @@ class Attribution:
 
 @dataclass(frozen=True)
 class ExplainedEntity(FoundEntity):
-    """An entity that was found, that is possible, or that was missed.
+    """An entity with its explanation.
+
+    The entity is predicted, possible (in one of the k best label sequences), or missed (annotated, but not predicted).
 
     alternatives (list[FoundEntity]): Overlapping entities with other boundaries or another label, most probable first.
-    attributions (list[Attribution]): The influence of each masked unit, in the order of the text. Empty if no
-        attributions were computed.
-    is_in_output (bool): Whether the entity is in the output of the pipeline. A found entity is not, if its probability
-        is below a threshold, or if a later component removes it.
-    is_existing (bool): Whether the entity was set before the component was called, for example by an entity list.
-        Existing entities have no attributions.
-    outside (float | None): Probability that no entity is found in this place. None for an entity that was found.
+    attributions (list[Attribution]): The influence of each masked token or character, in text order. Empty if
+        attributions were not computed.
+    is_in_output (bool): Whether the entity is in the output of the pipeline. False for predicted entities whose
+        probability is below a threshold, and for entities that a later component removes. Not used for missed entities.
+    is_existing (bool): Whether the entity was set by an earlier component, such as `entity_lists`.
+    outside (float | None): Probability that the span does not overlap with any entity. None for predicted entities.
     """
 
     alternatives: list[FoundEntity] = field(default_factory=list)
@@ -64,13 +67,13 @@ class ExplainedEntity(FoundEntity):
 
 @dataclass(frozen=True)
 class LexiconWord:
-    """A word of the lexicon that matches in a text.
+    """A lexicon word that occurs in a text.
 
-    start, end (int): Character offsets of the match.
+    start, end (int): Character offsets of the word in the text.
     text (str): The word.
-    tag (str): The word's tag in the lexicon: a part of speech in jieba's dictionary. It may be empty.
-    known (bool): Whether the model has an embedding for the word: from training, from a file of vectors, or, for a
-        word that was added after training, from similar words. Unknown words share one embedding.
+    tag (str): The tag of the word in the lexicon, such as its part of speech. Empty if the word has no tag.
+    known (bool): Whether the model has an embedding for the word. A word that was added after training is known if its
+        embedding can be computed from similar words.
     """
 
     start: int
@@ -85,15 +88,15 @@ class ExplainedText:
     """The explanation of one text.
 
     text (str): The text.
-    entities (list[ExplainedEntity]): The entities of the best label sequence.
-    possible (list[ExplainedEntity]): Entities that are only in other label sequences of `k_best`.
+    entities (list[ExplainedEntity]): The predicted entities.
+    possible (list[ExplainedEntity]): Entities that are not predicted, but occur in one of the k best label sequences.
     k_best (list[LabelSequence]): The k most probable label sequences, best first.
     entropy (float): Entropy of the distribution over all label sequences, in nats.
     gold (list[tuple[int, int, str]] | None): Start, end and label of the gold entities. None if the text is not
         annotated.
-    missed (list[ExplainedEntity]): The gold entities that were not found. Their alternatives include the entities that
-        were found in their place. A negative drop supports these.
-    words (list[LexiconWord]): The words of the lexicon that match in the text, if the model has a lexicon.
+    missed (list[ExplainedEntity]): The gold entities that are not predicted. Their alternatives include the predicted
+        entities with which they overlap.
+    words (list[LexiconWord]): The lexicon words that occur in the text. Empty if the model does not use a lexicon.
     """
 
     text: str
@@ -108,13 +111,14 @@ class ExplainedText:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Explanations of some texts by one pipeline. All offsets are in characters of a text.
+    """The explanations of one or more texts. All offsets are character offsets.
 
-    pipeline (dict[str, str]): The pipeline's language, name and version, the name and the view of the component, and
-        `units`, which is "characters" if each token is a character, and otherwise "tokens".
+    pipeline (dict[str, str]): Metadata: the language, name and version of the pipeline, the name and setting `view` of
+        the component, and `units`. The value of `units` is "characters" if the model tags single characters, otherwise
+        "tokens".
     labels (list[str]): The labels of the pipeline.
-    notes (list[str]): Notes for the page, such as how masked units are encoded.
-    texts (list[ExplainedText]): The explanations.
+    notes (list[str]): Notes for the HTML page, such as how the model encodes the mask.
+    texts (list[ExplainedText]): The explanation of each text.
     """
 
     pipeline: dict[str, str]
@@ -123,26 +127,26 @@ class Explanation:
     texts: list[ExplainedText]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as JSON types. Numbers are rounded to six significant digits."""
+        """Convert the explanation to a dictionary of JSON types. Floats are rounded to six significant digits."""
         return cast("dict[str, Any]", _plain(self))
 
     def to_json(self) -> str:
-        """Return the explanation as one line of JSON."""
+        """Serialize the explanation to a single line of JSON."""
         return json.dumps(self.to_dict(), ensure_ascii=False) + "\n"
 
     def to_html(
         self, *, title: str = "Explained entities", links: Sequence[str] = (), values: Mapping[str, str] | None = None
     ) -> str:
-        """Return an HTML page that works without a network or a server.
+        """Return a self-contained HTML page, which needs no network access.
 
-        title (str): The title. It may contain names in braces.
-        links (Sequence[str]): A URL for each text, to which the page links back.
+        title (str): The title. A name in braces, such as `{pipeline}`, is replaced by its value in `values`.
+        links (Sequence[str]): A URL for each text. The page links the text to it.
         values (Optional[Mapping[str, str]]): The values of the names in the title.
         """
         data = {**self.to_dict(), "links": list(links)}
         for text in data["texts"]:
             for entity in (*text["entities"], *text["possible"], *text["missed"]):
-                # Tuples instead of dicts, because the page of a long text contains very many attributions.
+                # Attributions are stored as tuples instead of dicts, which makes the pages of long texts smaller.
                 entity["attributions"] = [
                     (unit["start"], unit["end"], round(unit["drop"], 3)) for unit in entity["attributions"]
                 ]
@@ -154,7 +158,7 @@ class Explanation:
 
 
 def _plain(value: Any) -> Any:
-    """Convert dataclasses, sequences and numbers to JSON types."""
+    """Convert dataclasses and sequences to dicts and lists recursively, and round floats to six significant digits."""
     if is_dataclass(value):
         return {part.name: _plain(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, list | tuple):
@@ -163,10 +167,12 @@ def _plain(value: Any) -> Any:
 
 
 def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, window_doc: Doc) -> list[LexiconWord]:
-    """Return the words of the lexicon and of word lists that match in a window and begin in its core.
+    """Return the lexicon words that occur in a window, in the order of the model's input.
 
-    The words are in the order of the encoder's input.
+    Words that begin in the context of the window are left out, because the adjacent window contains them.
 
+    vocabulary (LexiconVocabulary): The lexicon, and the word lists that users have added.
+    view (DocView): The text.
     window_doc (Doc): The window as a Doc.
     """
     lists = vocabulary.lists.active([window_doc])
@@ -178,6 +184,7 @@ def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, 
     if not is_of_lexicon.all():
         similar = vocabulary.similar_words(found, [words for words, _ in lists])
         has_row[~is_of_lexicon] = (
+            # An added word is known if it has at least one similar word that is not the unknown word (row 0).
             np.maximum.reduceat(similar.words, np.cumsum(similar.sizes) - similar.sizes)[similar.word_indices] != 0
         )
     columns = (found.layers, match.words, match.heads, match.tails, has_row)

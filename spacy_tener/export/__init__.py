@@ -1,10 +1,13 @@
-"""Conversion of trained pipelines, to run them without spaCy, without torch, or with less memory.
+"""Convert trained pipelines, to run them without spaCy, without torch, or with less memory.
 
-`onnx_model` exports a whole pipeline, from code points to entities, as one ONNX file that requires neither spaCy nor
-this package. `code_points`, `window_batches`, `layers`, `crf_graph` and `lists_graph` write the parts of its graph.
-`reader` and `reader.js` run the file in Python and JavaScript, `page` inserts it into an HTML page, and `check`
-compares it with the pipeline. `transformer_to_onnx_torch` converts only the transformer of a pipeline, which then runs
-in spaCy without torch. `trimming` removes rows from embedding tables.
+Three conversions are available:
 
-Used by the commands `export` and `trim`.
+- `onnx_model.py` exports a whole pipeline to one ONNX file, for the command `export`. The input of the file is the code
+points of texts, so that it runs without spaCy.
+- `transformer_to_onnx_torch.py` converts the transformer of a pipeline to ONNX, for `trim --onnx`. The pipeline then
+runs in spaCy without torch.
+- `trimming.py` removes rows from embedding tables, for the command `trim`.
+
+Exported files are run by `reader.py` and `reader.js`, are inserted into HTML pages by `page.py`, and are compared with
+their pipeline by `check.py`. The other modules create parts of the ONNX graph.
 """

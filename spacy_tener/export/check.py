@@ -1,6 +1,6 @@
-"""Compare the entities that an exported file finds with the entities that its pipeline finds.
+"""Compare the entities that an exported ONNX file finds with the entities of the original pipeline.
 
-Used by the command `export` after the file is written.
+The command `export` uses this module after it has written the file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _SAMPLE_SIZES = (1, 2, 5, 20, 60, 190, 200, 201, 400)
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of an exported file with its pipeline.
+    """The result of a comparison between an exported ONNX file and its pipeline.
 
-    n_texts, n_characters (int): Numbers of compared texts and characters.
-    n_equal (int): Number of entities that both find.
-    different_texts (list[str]): Texts in which the entities differ.
-    max_difference (float): Maximum difference of an entity's probabilities.
+    n_texts, n_characters (int): Number of compared texts, and their total number of characters.
+    n_equal (int): Number of entities that both the file and the pipeline find.
+    different_texts (list[str]): Texts in which the file and the pipeline find different entities.
+    max_difference (float): Maximum difference between the probabilities of an entity.
     """
 
     n_texts: int
@@ -47,10 +47,11 @@ class Comparison:
 
 
 def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
-    """Return texts for the comparison.
+    """Return random texts to compare an exported file with its pipeline.
 
-    They consist of random characters of the vocabulary and special characters, of bigrams with embeddings, and of
-    listed words. The lengths of random texts are near the usual sizes of windows.
+    The texts consist of characters from the pipeline's vocabulary, unusual characters such as emoji, bigrams that have
+    an embedding, and words of the component's entity list. The text lengths include values around the usual window
+    size.
     """
     strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
     generator = np.random.default_rng(0)
@@ -58,7 +59,7 @@ def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
     lengths = generator.choice(_SAMPLE_SIZES, count)
     texts = ["", *("".join(generator.choice(characters, length)) for length in lengths)]
     pairs = generator.permutation([*known_pairs(nlp, component)]).tolist()[:_MAX_PAIRS]
-    # A bigram with the end mark only occurs at the end of a text. So it forms a text.
+    # `END_MARK` stands for the end of a text. A bigram with this mark is tested by a text with a single character.
     texts += [pair.removesuffix(END_MARK) for pair in pairs if pair.endswith(END_MARK)]
     pairs = [pair for pair in pairs if not pair.endswith(END_MARK)]
     words = generator.permutation([*listed_words(nlp, nlp.get_pipe(component)).entries]).tolist()[:_MAX_PAIRS]
@@ -70,7 +71,10 @@ def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
 
 
 def known_pairs(nlp: Language, component: str) -> set[str]:
-    """Return the bigrams that have an embedding in a component and whose characters are known."""
+    """Return the character bigrams that have an embedding in a component.
+
+    Bigrams are left out if the string of a character cannot be recovered from its hash.
+    """
     pipe = nlp.get_pipe(component)
     nodes = pipe.model.walk() if isinstance(pipe, TenerNER) else ()
     vocabularies = [node.attrs.get("vocabulary") for node in nodes]
@@ -87,11 +91,11 @@ def known_pairs(nlp: Language, component: str) -> set[str]:
 
 
 def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -> Comparison:
-    """Compare the entities of a component with the entities of its exported file.
+    """Compare the entities that a component and its exported file find in texts.
 
     graph (bytes): The exported file.
     """
-    from .reader import load  # imported here, because it requires ONNX Runtime
+    from .reader import load  # not imported at the top, since it requires ONNX Runtime
 
     reader = load(graph)
     n_equal, different_texts, max_difference = 0, list[str](), 0.0
@@ -110,8 +114,10 @@ def compare(nlp: Language, component: str, graph: bytes, texts: Sequence[str]) -
 
 
 def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[dict[EntityOffsets, float]]:
-    """Yield the entities that a component finds in each text, with their probabilities. `lac` has no probabilities:
-    they are 0."""
+    """Yield the probability of each entity that a component finds, as one dictionary per text.
+
+    The probability is 0.0 if the component is `lac`, which does not compute probabilities.
+    """
     pipe = nlp.get_pipe(component)
     if isinstance(pipe, Lac):
         docs = pipe.pipe(map(make_char_tokenizer()(nlp), texts))
@@ -122,5 +128,5 @@ def _find(nlp: Language, component: str, texts: Sequence[str]) -> Iterator[dict[
     thresholds = dict(zip(ner.labels, ner.settings.thresholds(ner.labels), strict=True))
     for decoding in ner.decode(pipeline.prepare(texts)):
         found = {entity.offsets: entity.probability or 0.0 for entity in decoding.entities}
-        # Listed words may have labels that the model lacks. These labels have no threshold.
+        # Words in an entity list can have labels that the model does not have. These labels have no threshold.
         yield {offsets: p for offsets, p in found.items() if p >= thresholds.get(offsets[2], 0.0)}

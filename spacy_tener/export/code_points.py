@@ -1,15 +1,17 @@
-"""From the code points of texts to units and to rows of embedding tables, in an exported graph.
+"""Tokenization and embedding lookup in an exported ONNX graph, from the code points of texts.
 
-The pipeline splits a text into units (tokens or characters) with `pipeline.units`, and looks up embeddings by 64-bit
-hashes of strings (`features.keys`). An exported graph gets code points and has no hash function. Therefore the export
-assigns a number to every known string, and the graph looks up these numbers:
+A pipeline looks up embeddings by 64-bit hashes of strings (`features/keys.py`). ONNX has no hash function. Therefore
+the exporter assigns an integer to every string that has an embedding, and the graph looks up these integers:
 
     code points      京 北 京        input of the graph
-    string numbers    2  1  2        `write_numbers`: the number of each unit's string, 0 for an unknown string
-    pairs            (2, 1) (1, 2) (2, end)
-                                     `pair_number`: one integer for both numbers; its row is looked up in a table
+    string numbers    2  1  2        `write_numbers`: an integer for each string, 0 for unknown strings
+    bigrams          (2, 1) (1, 2) (2, end)
+                                     `pair_number`: an integer for each bigram, to look up its embedding row
 
-`onnx_model` and `layers` use this module to write the graph, and `check` uses it to find test texts.
+The graph also splits texts into units, the elements that the model tags. Units are tokens, or characters if the
+component is configured with `view = "characters"`. `pipeline/units.py` contains the same rules for a Doc.
+
+`onnx_model.py` and `layers.py` use this module to create the graph. `check.py` uses it to generate texts.
 """
 
 from __future__ import annotations
@@ -36,35 +38,36 @@ from ..pipeline.units import (
 )
 from ..types import BoolArray, IntArray
 
-# All white space and ornaments have smaller code points.
+# All white space, emoji and control characters have smaller code points.
 _TYPED_CODES = 0x20000
-# Characters with smaller code points are hashed to find the keys of tables. These are all planes that contain letters.
+# Upper limit of the characters that are hashed to recover the strings in a vocabulary. It covers all Unicode planes
+# with letters.
 _CODE_POINTS = 0x40000
-# `_search_characters_of_pairs` only tries characters with smaller code points, which are about those of the Basic
-# Multilingual Plane.
+# Upper limit of the characters in `_search_characters_of_pairs`: the Basic Multilingual Plane.
 _SEARCHED_CODES = 0x10000
-# The weighted sums in `write_numbers` must fit into a non-negative int64.
+# Number of bits of the hashes in `write_numbers`, which must fit into a non-negative int64.
 _SUM_BITS = 62
 _SPACE_CODE = ord(" ")
-# A shift by 42 leaves the 22 high bits of a key. A mask of all values of 22 bits takes 4 MB.
+# Shifting a 64-bit key by 42 leaves its 22 high bits, the index into a mask of 4 MB (`_high_bits`).
 _HIGH_BITS = np.uint64(42)
 
 
 @dataclass(frozen=True)
 class UnitValues:
-    """The units of all texts, concatenated.
+    """The units of a batch as graph tensors. A unit is a token, or a character if `view = "characters"`.
 
-    starts (Value): The index of the first character of each unit. *Shape:* (units,)
-    ends (Value): The index after the last character of each unit, or after a space that follows the unit and belongs to
-        no unit. *Shape:* (units,)
-    codes (Value): The first code point of each unit. *Shape:* (units,)
-    unit_types (Value): The type of each unit, such as `pipeline.units.SPACE`. *Shape:* (units,)
-    lengths (Value): The number of units in each text. *Shape:* (texts,)
-    unit_of_character (Value): The index of the unit of each character. A space that belongs to no unit has the index of
-        the unit before it. *Shape:* (characters,)
-    is_first (Value): Mask of characters that are the first character of a unit. *Shape:* (characters,)
-    in_unit (Value): Mask of characters that belong to a unit. *Shape:* (characters,)
-    is_long_space (Value): Mask of units that are two or more characters of white space. *Shape:* (units,)
+    All texts are concatenated. Like `token.whitespace_` in spaCy, a single space after a token is not a unit.
+
+    starts (Value): Index of each unit's first character. *Shape:* (units,)
+    ends (Value): Index after each unit's last character, including a trailing space. *Shape:* (units,)
+    codes (Value): First code point of each unit. *Shape:* (units,)
+    unit_types (Value): Type of each unit, such as `pipeline.units.SPACE`. *Shape:* (units,)
+    lengths (Value): Text lengths in units. *Shape:* (texts,)
+    unit_of_character (Value): Index of the unit that contains each character. For a trailing space, the index of the
+        unit before it. *Shape:* (characters,)
+    is_first (Value): Mask of the first characters of units. *Shape:* (characters,)
+    in_unit (Value): Mask of all characters except trailing spaces. *Shape:* (characters,)
+    is_long_space (Value): Mask of units that consist of two or more white space characters. *Shape:* (units,)
     """
 
     starts: Value
@@ -79,25 +82,27 @@ class UnitValues:
 
 
 def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitValues:
-    """Split texts into units.
+    """Add ONNX nodes that split texts into units, the elements that the model tags.
 
-    With the view "characters", each character is a unit. With the view "tokens", the units are the tokens of spaCy's
-    character tokenizer for Chinese: a space after a character belongs to no token (`token.whitespace_`), and other
-    consecutive white space is one token.
+    With `view = "characters"`, each character is a unit. With `view = "tokens"`, the units are the tokens of spaCy's
+    Chinese tokenizer without a segmenter: single characters, and sequences of white space. A single space after a
+    character is not a token, but the character's `whitespace_`.
 
-    codes (Value): The code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): The number of characters in each text. *Shape:* (texts,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
+    RETURNS (UnitValues): The units.
     """
     size, unit_types, starts = graph.size(codes), read_unit_types(graph, codes), graph.starts(lengths)
     begins = graph.count_indices(starts, size) > 0
     is_break = graph.Equal(unit_types, LINE_BREAK)
     is_space = (graph.Equal(unit_types, SPACE) | is_break) & np.bool_(view == "tokens")
     opens = is_space & (begins | ~graph.shift_right(is_space, False))
+    # A single space is not a token. spaCy stores it as `whitespace_` of the previous character.
     is_omitted = opens & graph.Equal(codes, _SPACE_CODE) & ~begins
     is_first = ~is_space | (opens & ~is_omitted) | (is_space & ~begins & graph.shift_right(is_omitted, False))
     first_indices = graph.where_true(is_first)
     ends = graph.Concat(first_indices, graph.shape(size), axis=0)[1:]
-    # White space that contains a line break has the type of a line break.
+    # White space tokens that contain a line break have the type `LINE_BREAK`.
     breaks = graph.CumSum(is_break.to(np.int64), 0)
     has_break = (breaks[ends - 1] > breaks[first_indices]) | is_break[first_indices]
     counts = graph.Concat([0], graph.CumSum(is_first.to(np.int64), 0), axis=0)
@@ -115,19 +120,22 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
 
 
 def read_unit_types(graph: Graph, codes: Value) -> Value:
-    """Return the unit type of each character, such as `pipeline.units.SPACE`. *Shape:* (characters,)"""
+    """Add ONNX nodes that look up the type of each character, such as `pipeline.units.SPACE`. *Shape:* (characters,)"""
     return graph.lookup(codes, _unit_types(), TEXT)
 
 
 @lru_cache(maxsize=1)
 def _unit_types() -> dict[int, int]:
-    """Return the types of all code points that are not text."""
+    """Return the types of white space, line breaks, emoji and control characters by code point."""
     unit_types = unit_types_of(np.arange(_TYPED_CODES, dtype=np.uint32))
     return {code: int(unit_types[code]) for code in np.flatnonzero(unit_types != TEXT).tolist()}
 
 
 def sentence_ends(graph: Graph, units: UnitValues) -> Value:
-    """Return a mask of units that end a sentence, as `DocView.sentence_ends` of the pipeline. *Shape:* (units,)"""
+    """Add ONNX nodes that compute a mask of the tokens or characters (units) at sentence ends. *Shape:* (units,)
+
+    `DocView.sentence_ends` implements the same rules for a Doc.
+    """
     is_mark = graph.lookup(units.codes, {ord(mark): 1 for mark in SENTENCE_ENDS}, 0) > 0
     characters = np.flatnonzero(is_letter_or_digit(np.arange(_TYPED_CODES, dtype=np.uint32))).tolist()
     continues = (graph.lookup(units.codes, dict.fromkeys(characters, 1), 0) > 0) & _follows_directly(graph, units)
@@ -137,16 +145,17 @@ def sentence_ends(graph: Graph, units: UnitValues) -> Value:
 
 
 def joined_letters(graph: Graph, codes: Value) -> Value:
-    """Return a mask of Latin letters that directly follow another Latin letter. *Shape:* (characters,)"""
+    """Add ONNX nodes that compute a mask of Latin letters that follow another Latin letter. *Shape:* (characters,)"""
     letters = np.flatnonzero(is_latin_letter(np.arange(_TYPED_CODES, dtype=np.uint32))).tolist()
     is_letter = graph.lookup(codes, dict.fromkeys(letters, 1), 0) > 0
     return is_letter & graph.shift_right(is_letter, False)
 
 
 def word_neighbours(graph: Graph, units: UnitValues) -> Value:
-    """Return for each unit which of its edges lie within a Latin word. *Shape:* (units,)
+    """Add ONNX nodes that compute which neighbours of each unit belong to the same Latin word. *Shape:* (units,)
 
-    The numbers are those of `pipeline.units.letter_neighbours`.
+    A unit is the token or character that the model tags. The values are 0 for no neighbour, 1 for the previous unit, 2
+    for the next unit, and 3 for both, as in `pipeline.units.letter_neighbours`.
     """
     joined = (joined_letters(graph, units.codes) & _follows_directly(graph, units)).to(np.int64)
     return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2
@@ -154,21 +163,21 @@ def word_neighbours(graph: Graph, units: UnitValues) -> Value:
 
 def _follows_directly(graph: Graph, units: UnitValues) -> Value:
     """Return a mask of units that directly follow another unit of the same text. *Shape:* (units,)"""
-    # Two units are not adjacent if there is a space between them that belongs to no unit.
+    # A space between two units separates words.
     is_next = graph.Equal(units.starts - graph.shift_right(units.starts, -1), 1)
     begins = graph.count_indices(graph.starts(units.lengths), graph.size(units.codes)) > 0
     return is_next & ~begins
 
 
 def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dict[str, int], dict[int, int]]:
-    """Assign numbers to all strings that have an embedding, alone or in a pair.
+    """Assign an integer to every string that has an embedding or is part of a bigram that has an embedding.
 
-    The vocabulary only contains the hashes of strings. Candidates for the strings are the characters below
-    `_CODE_POINTS`, the strings of the pipeline (characters above, and white space of any length), and the characters of
-    pretrained pairs, which training texts may not contain.
+    A vocabulary contains only hashes, so the strings must be recovered. Candidates are all characters below
+    `_CODE_POINTS`, the single characters and white space in the pipeline's StringStore, and the characters of
+    pretrained bigrams.
 
-    RETURNS (tuple[Keys, dict[str, int], dict[int, int]]): The keys of the strings in the order of their numbers, which
-        start at 1; the number of each string; and the row of each pair by its `pair_number`.
+    RETURNS (tuple[Keys, dict[str, int], dict[int, int]]): The hash of each string, in ascending order of the integers,
+        which start at 1. The integer of each string. The embedding row of each bigram by its `pair_number`.
     """
     normaliser, tables = vocabulary.normaliser, vocabulary.tables
     character_keys = _character_keys(normaliser)
@@ -189,9 +198,10 @@ def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dic
 
 
 def _search_characters_of_pairs(table: StringTable, character_keys: Keys, end_key: int) -> Keys:
-    """Return the keys of the characters of pairs by hashing all pairs of printable characters, which takes a minute.
+    """Recover the characters of bigrams by hashing all pairs of printable characters. Return the characters' hashes.
 
-    This is a fallback for pipelines with pretrained pairs that were saved without `CharVocabulary.pair_characters`.
+    This takes about a minute. It is only needed for pipelines with pretrained bigrams that were saved by versions
+    without `CharVocabulary.pair_characters`.
     """
     printable = [text.isprintable() for text in _all_characters()[:_SEARCHED_CODES]]
     basic = np.unique(character_keys[:_SEARCHED_CODES][printable])
@@ -204,15 +214,17 @@ def _search_characters_of_pairs(table: StringTable, character_keys: Keys, end_ke
 def write_numbers(
     graph: Graph, codes: Value, units: UnitValues, number_of_text: dict[str, int], normaliser: Normaliser
 ) -> Value:
-    """Return the number of each unit's string, or 0 for unknown strings. *Shape:* (units,)
+    """Add ONNX nodes that look up the integer of each token or character (unit). *Shape:* (units,)
 
-    codes (Value): The code points of all characters. *Shape:* (characters,)
-    number_of_text (dict[str, int]): The number of each string, from `number_strings`.
+    Unknown strings have the integer 0.
+
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    number_of_text (dict[str, int]): The integer of each string, from `number_strings`.
     """
     number_of_code = {ord(text): number for text, number in number_of_text.items() if len(text) == 1}
-    # A graph cannot look up strings of several characters. White space of several characters is looked up by a hash:
-    # the sum over its characters of a random weight for the position times a number for the character. Two strings have
-    # the same hash with a probability of about 1 in 2 ** 40.
+    # ONNX cannot look up strings. White space tokens with several characters are therefore looked up by a linear hash.
+    # Each character adds a random weight for its position, multiplied by its index in `digits`. Two strings have the
+    # same hash with a probability of about 2 ** -40.
     spaces = {text: number for text, number in number_of_text.items() if len(text) > 1}
     longest = max(map(len, spaces), default=1)
     white = [code for code, kind in _unit_types().items() if kind in (SPACE, LINE_BREAK)]
@@ -234,21 +246,22 @@ def write_numbers(
 
 
 def pair_number(first: Any, second: Any, n_strings: int) -> Any:
-    """Return the number of a pair of strings, from the numbers of its strings.
+    """Return a single integer for a bigram, given the integers of its two strings.
 
-    second (Any): The number of the second string, or `n_strings + 1` at the end of a text.
+    second (Any): The integer of the second string, or `n_strings + 1` at the end of a text.
+    n_strings (int): Number of strings.
     """
     return first * (n_strings + 2) + second
 
 
 def pair_of(number: IntArray, n_strings: int) -> tuple[IntArray, IntArray]:
-    """Return the numbers of both strings of a pair. This is the inverse of `pair_number`."""
+    """Return the integers of the two strings in each bigram. This is the inverse of `pair_number`."""
     return np.divmod(number, n_strings + 2)
 
 
 @lru_cache(maxsize=1)
 def _all_characters() -> tuple[str, ...]:
-    # Surrogates are not characters, and cannot be encoded as UTF-8, which spaCy hashes.
+    # Surrogates cannot be encoded as UTF-8, which spaCy requires to hash a string.
     surrogates = range(0xD800, 0xE000)
     return tuple(chr(code) for code in range(_CODE_POINTS) if code not in surrogates)
 
@@ -259,13 +272,14 @@ def _character_keys(normaliser: Normaliser) -> Keys:
 
 
 def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
-    """Return the rows of all pairs of strings that have one, by `pair_number`.
+    """Find all bigrams that have an embedding. Return the embedding row of each bigram by its `pair_number`.
 
-    keys (Keys): The keys of the strings in the order of their numbers, from 1. *Shape:* (strings,)
+    keys (Keys): Hashes of the strings. The integer of the first string is 1. *Shape:* (strings,)
+    table (StringTable): The embedding row of each bigram's hash.
     """
     seconds = np.append(keys, np.uint64(end_key))
-    # Most pairs have no row. Looking up the high bits of their keys in a mask excludes nearly all of them, and is
-    # faster than a binary search in the table.
+    # Nearly all pairs of strings have no embedding. A mask of the high bits of all bigram hashes (a Bloom filter with a
+    # single hash function) excludes them faster than a binary search for each pair.
     may_have_row = _high_bits(table.keys)
     pairs: dict[int, int] = {}
     for first, key in enumerate(keys, start=1):
@@ -278,7 +292,7 @@ def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
 
 
 def _high_bits(keys: Keys) -> BoolArray:
-    """Return a mask of the values that occur as high bits of keys. *Shape:* (2 ** 22,)"""
+    """Return a boolean lookup table of the 22 high bits of keys. *Shape:* (2 ** 22,)"""
     mask = np.zeros(1 << (64 - int(_HIGH_BITS)), dtype=bool)
     mask[keys >> _HIGH_BITS] = True
     return mask

@@ -1,15 +1,21 @@
-"""Write the CRF to an ONNX graph: the Viterbi algorithm, and the probabilities of entities on the best path.
+"""Add the CRF to an ONNX graph: the Viterbi algorithm, and the marginal probabilities of the predicted entities.
 
-The probability of an entity from unit i to unit j is the sum over all paths that agree with the best path y from i to
-j, divided by Z. With the forward scores alpha, the backward scores beta, the log-partition function log Z, and the
-score S_t of the best path up to unit t, it factorizes into two numbers for each unit:
+The marginal probability of an entity from position i to position j is computed by constrained forward-backward (Culotta
+and McCallum 2004). It is the sum over all tag sequences that agree with the best path y from i to j, divided by the
+partition function Z.
+
+This probability is the product of two factors, exp(a_i) and exp(b_j). They are computed from the forward scores alpha,
+the backward scores beta, and the score S_t of the best path up to position t:
 
     a_t = alpha_t(y_t) - S_t
     b_t = beta_t(y_t) + S_t - log Z
     p(entity from i to j) = exp(a_i + b_j)
 
-If entities can be nested, each depth has a best path. The probability of an entity at any depth is computed from a and
-b of its path with the forward and backward scores of each depth. `crf.decode` and `crf.forward` are the same in NumPy.
+A model for nested entities has separate emissions, and therefore a separate best path, for each nesting depth. An
+entity on the best path of one depth can also occur at the other depths. Therefore a and b are computed for each path
+with the scores of each depth.
+
+`crf/decode.py` and `crf/forward.py` implement the same algorithms in NumPy.
 """
 
 from __future__ import annotations
@@ -25,12 +31,12 @@ from ..types import AnyFloats
 def write_viterbi(
     graph: Graph, scores: Value, lengths: Value, start: AnyFloats, end: AnyFloats, table: AnyFloats
 ) -> Value:
-    """Write the Viterbi algorithm for a batch of texts. Return the tags of the best paths. *Shape:* (longest, texts)
+    """Add the Viterbi algorithm to an ONNX graph. Return the best tag sequences. *Shape:* (longest, texts)
 
-    scores (Value): Emissions, which are -inf for tags that are not allowed. *Shape:* (longest, texts, tags)
-    lengths (Value): Number of units in each text. *Shape:* (texts,)
-    start, end (AnyFloats): Scores of the first and the last tag, in float64. *Shape:* (tags,) each
-    table (AnyFloats): Scores of transitions, `table[from, to]`. *Shape:* (tags, tags)
+    scores (Value): Emission scores, -inf for tags that are not allowed. *Shape:* (longest, texts, tags)
+    lengths (Value): Text lengths. *Shape:* (texts,)
+    start, end (AnyFloats): Start and end scores of the tags, in float64. *Shape:* (tags,) each
+    table (AnyFloats): Transition matrix, `table[from, to]`. *Shape:* (tags, tags)
     """
     into = graph.value(np.ascontiguousarray(table.T))
 
@@ -38,6 +44,7 @@ def write_viterbi(
         best = arriving + score
         return [graph.ReduceMax(graph.Unsqueeze(best, [1]) + into, axes=[2], keepdims=0), best]
 
+    # Compute the best predecessor again instead of storing back-pointers.
     def go_back(leaving: Value, best: Value) -> list[Value]:
         tags = graph.ArgMax(best + leaving, axis=1, keepdims=0)
         return [into[tags], tags]
@@ -51,24 +58,28 @@ def write_viterbi(
 def write_forward_backward(
     graph: Graph, scores: Value, paths: Value, lengths: Value, transitions: Transitions
 ) -> tuple[Value, Value]:
-    """Write the forward-backward algorithm. Return a and b of each path (see above).
+    """Add the forward-backward algorithm to an ONNX graph. Return the terms a and b for each position of each path.
 
-    Both directions are computed in the same loop, with the reversed sequences for the backward direction.
+    The sum of the terms a and b is the log probability of an entity: see the equations at the beginning of the module.
     *Shape:* (longest, sequences, paths) each
 
-    scores (Value): Emissions as in `write_viterbi`, divided by the temperature. *Shape:* (longest, sequences, tags)
-    paths (Value): The tags of one or more paths for each sequence. *Shape:* (longest, sequences, paths)
-    lengths (Value): Number of units in each sequence. *Shape:* (sequences,)
-    transitions (Transitions): Transition scores of the CRF, divided by the temperature, in float64.
+    scores (Value): Emission scores, divided by the temperature. *Shape:* (longest, sequences, tags)
+    paths (Value): One or more tag sequences for each sequence of emissions. *Shape:* (longest, sequences, paths)
+    lengths (Value): Sequence lengths. *Shape:* (sequences,)
+    transitions (Transitions): Transition scores, divided by the temperature, in float64.
     """
     start, end, table = transitions.start, transitions.end, transitions.table
     factors = np.exp(np.stack([table, table.T]))
 
     def advance(arriving: Value, score: Value) -> list[Value]:
         sums = arriving + score
+        # logsumexp: subtracting the maximum prevents an overflow, and the sum over previous tags becomes a matrix
+        # product.
         largest = graph.ReduceMax(sums, axes=[2])
         return [graph.Log(graph.Exp(sums - largest) @ factors) + largest, sums]
 
+    # A single loop computes both directions. The backward direction uses the reversed sequences and transposed
+    # transitions.
     both = graph.Concat(
         *(graph.Unsqueeze(part, [1]) for part in (scores, graph.reverse_sequences(scores, lengths))), axis=1
     )
@@ -84,12 +95,14 @@ def write_forward_backward(
 
 
 def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: TagLayout, depth: int) -> Value:
-    """Write the probability of each entity on the best paths, which is the probability that it is found at any depth.
+    """Add the computation of marginal probabilities to an ONNX graph, for the entities on the best paths.
 
-    The probability is stored at the last unit of the entity. It is 0 at all other units. *Shape:* (depth, units)
+    The result is the probability that an entity occurs at any nesting depth. It is stored at the last position of the
+    entity, and is 0 at all other positions. *Shape:* (depth, units)
 
-    tags (Value): The best path of each depth. *Shape:* (depth, units)
-    a, b (Value): a and b of each path, with the scores of each depth. *Shape:* (units, depth * depth)
+    tags (Value): The best path at each nesting depth. *Shape:* (depth, units)
+    a, b (Value): The terms from `write_forward_backward`, for each combination of a path and a depth.
+        *Shape:* (units, depth * depth)
     layout (TagLayout): The tags.
     depth (int): The maximum nesting depth.
     """
@@ -99,9 +112,10 @@ def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: T
     a, b = (graph.Transpose(graph.Reshape(part, [-1, depth, depth]), perm=[1, 0, 2]) for part in (a, b))
     a, b = (graph.Reshape(part, [-1, depth]) for part in (a, b))
     is_open = graph.value(opens)[joined]
-    # Units before the first entity get the index -1, whose values are not used.
+    # Positions before the first entity get the index -1. Their probabilities are not used, since no entity ends there.
     begins = graph.Concat(graph.where_true(is_open), [0], axis=0)
     first = begins[graph.CumSum(is_open.to(np.int64), 0) - 1]
+    # The depths are independent sequences: p(any depth) = 1 - product over depths of (1 - p(depth)).
     at_no_depth = graph.ReduceProd(graph.Sub(1.0, graph.Exp(graph.Min(a[first] + b, 0.0))), axes=[1], keepdims=0)
     at_any = graph.Sub(1.0, at_no_depth)
     return graph.Reshape(graph.Where(graph.value(closes)[joined], at_any, 0.0), [depth, -1])

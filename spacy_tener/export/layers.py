@@ -1,7 +1,7 @@
-"""Write the layers of a model to an ONNX graph.
+"""Add the layers of a model to an ONNX graph.
 
-`LayerWriter` writes embedders. The NumPy predictors of encoders and taggers have a method `write`. All layers compute
-padded batches with the *shape* (windows, longest, width).
+`LayerWriter` creates the nodes for embedders. Encoders and taggers are added by the method `write` of their NumPy
+predictors. All layers compute padded batches. *Shape:* (windows, longest, width)
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MAX_NAME_LENGTH = 40
 
 
 class LayerWriter:
-    """Writes the layers of a model to a graph.
+    """Adds the layers of a model to an ONNX graph.
 
     graph (Graph): The graph.
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    units (UnitValues): The units of the texts.
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    units (UnitValues): The tokens or characters that the model tags.
     nlp (Language): The pipeline that contains the model.
     half (bool): Whether to store embedding tables in float16.
     """
@@ -46,8 +46,10 @@ class LayerWriter:
         self.graph, self.codes, self.units, self.nlp, self.half = graph, codes, units, nlp, half
 
     def prepare(self, layer: Model[Any, Any]) -> Callable[[WindowBatch], Value]:
-        """Return a function that writes a layer for a batch of windows. Values that do not depend on the batch are
-        written now, outside of the loop over batches."""
+        """Return a function that adds a layer to the graph and computes its output for a batch of windows.
+
+        Nodes that do not depend on the batch are added immediately, outside the loop over batches.
+        """
         if isinstance(layer, Chain):
             embed, encode = self.prepare(layer.layers[0]), layer.layers[1]
             if not isinstance(encode, RaggedLayer):
@@ -63,7 +65,7 @@ class LayerWriter:
         raise _not_exported(layer)
 
     def _prepare_characters(self, layer: TableEmbedder) -> Callable[[WindowBatch], Value]:
-        """Return a function that writes the embeddings of characters and of character bigrams."""
+        """Return a function that adds the lookup of character and bigram embeddings for a batch of windows."""
         graph, vocabulary = self.graph, cast(CharVocabulary, layer.vocabulary)
         keys, number_of_text, row_of_pair = number_strings(vocabulary, self.nlp)
         numbers = write_numbers(graph, self.codes, self.units, number_of_text, vocabulary.normaliser)
@@ -85,24 +87,27 @@ class LayerWriter:
         return write
 
     def _take(self, table: AnyFloats, rows: Value) -> Value:
-        """Return the rows of an embedding table in float32."""
+        """Add the lookup of embeddings to the graph, and convert the embeddings to float32."""
         if self.half or table.dtype == np.float16:
             return self.graph.value(table.astype(np.float16))[rows].to(np.float32)
         return self.graph.value(table.astype(np.float32))[rows]
 
     def _prepare_features(self, encoder: Encoder) -> Callable[[WindowBatch], Value]:
-        """Return a function that writes the features of a pretrained encoder. The features of a unit with several
-        characters are averaged."""
+        """Return a function that adds a pretrained encoder and computes its features for a batch of windows.
+
+        The encoder computes features for characters. If a token consists of several characters, their features are
+        averaged.
+        """
         graph, units = self.graph, self.units
         write_encoder = prepare_encoder(graph, encoder, self.codes)
 
         def write(batch: WindowBatch) -> Value:
             begins, ends = units.starts[batch.windows.starts], units.ends[batch.windows.ends - 1]
-            # The windows of the encoder are within the windows of the model, and may be shorter.
+            # The encoder may only support shorter inputs than the model, so each window is split again.
             encoder_windows = cut_evenly(graph, begins, ends, size=encoder.window, overlap=encoder.overlap)
             encoder_batch = make_batch(graph, encoder_windows)
             rows, characters = kept_rows(graph, encoder_batch, write_encoder(encoder_batch))
-            # Add the features of each character to the position of its unit in the padded batch.
+            # Scatter the features of the characters to the positions of their tokens in the padded batch.
             windows = graph.sequence_index(graph.starts(ends - begins), graph.size(characters))
             unit_index = units.unit_of_character[characters]
             positions = windows * batch.longest + unit_index - batch.windows.starts[windows]
@@ -116,7 +121,7 @@ class LayerWriter:
         return write
 
     def encode(self, layer: RaggedLayer, x: Value, batch: WindowBatch) -> Value:
-        """Write an encoder or a tagger by its NumPy predictor."""
+        """Add an encoder or a tagger to the graph, with the method `write` of its NumPy predictor."""
         write = getattr(layer.shim.predictor(), "write", None)
         if write is None:
             raise _not_exported(layer)
@@ -124,9 +129,9 @@ class LayerWriter:
 
 
 def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[WindowBatch], Value]:
-    """Return a function that writes a pretrained encoder of characters for a batch of windows.
+    """Return a function that adds a pretrained character encoder and computes its features for a batch of windows.
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
     """
     from onnx.version_converter import convert_version
 

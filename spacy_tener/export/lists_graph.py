@@ -1,8 +1,8 @@
-"""Write the component `entity_lists` to an ONNX graph: find listed words in texts, and select among overlapping words.
+"""Add the component `entity_lists` to an ONNX graph.
 
-The selection is the same as in Python, but without loops over words: all positions advance through the trie at once,
-    and
-one word of every group of overlapping words is decided at once.
+The graph finds the words of an entity list and resolves overlapping matches, as the component does. It avoids loops
+over single words, which are slow in ONNX: all characters advance through a trie at once, and overlaps are resolved in
+all groups of overlapping matches at once.
 """
 
 from __future__ import annotations
@@ -20,30 +20,32 @@ from ..tagging import TagLayout
 from ..types import IntArray
 
 NO_WORD = -1
-# End of the code points that may have a simplified form. Higher planes contain no letters.
+# Upper limit of the characters that are simplified. Higher Unicode planes contain no letters.
 _CODE_POINTS = 0x40000
 _LETTER_CLASS, _DIGIT_CLASS, _POINT_CLASS = 1, 2, 3
-# Penalty of a tag that is not allowed.
+# Score that is added to the emissions of forbidden tags.
 _FORBIDDEN = -1e4
 
 
 def write_listed(
     graph: Graph, codes: Value, lengths: Value, words: WordList, labels: Sequence[str]
 ) -> tuple[Value, Value]:
-    """Write `EntityLists.set_annotations` for texts whose tokens are characters.
+    """Add ONNX nodes that tag the words of an entity list. Each character must be a token.
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): Number of characters in each text. *Shape:* (texts,)
-    words (WordList): The listed words. Words without a label are blocked.
-    labels (Sequence[str]): The labels of the tags.
-    RETURNS (Tuple[Value, Value]): The tag of each character: `NO_WORD` outside of listed words, and O in blocked words.
-        And a mask of blocked words within listed entities. *Shape:* (characters,) each
+    `EntityLists.set_annotations` implements the same rules for a Doc.
+
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
+    words (WordList): The entity list. Words without a label are blocked, which means that they are never entities.
+    labels (Sequence[str]): The entity types of the exported file.
+    RETURNS (Tuple[Value, Value]): The tag of each character: `NO_WORD` outside list words, O in blocked words. A mask
+        of blocked words that lie within a list entity. *Shape:* (characters,) each
     """
-    # If several words have the same simplified form, the last entry is used.
+    # Words in traditional and simplified script can have the same simplified form. The last entry of the list is used.
     entries = {simplify(word): (index, entry.tag) for index, (word, entry) in enumerate(words.entries.items())}
     ranked = sorted(entries, key=lambda form: (-len(form), entries[form][0]))
     sizes, layout = np.array([len(form) for form in ranked]), TagLayout(len(labels))
-    # The tags of the first, inner and last characters of each word. *Shape:* (words, 3)
+    # Each word's BIOES tags for the first, inner and last characters. *Shape:* (words, 3)
     parts = [layout.begin.start, layout.inside.start, layout.end.start]
     tags = [
         np.add(parts, labels.index(entries[form][1])) if entries[form][1] else [layout.outside] * 3 for form in ranked
@@ -53,17 +55,16 @@ def write_listed(
 
 
 def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], sizes: Value) -> tuple[Value, Value]:
-    """Write `find_list_words`. Return the first character of each match, and the rank of the matching word.
+    """Add ONNX nodes that find the words of an entity list, including overlapping words, like `find_list_words`.
 
-    *Shape:* (matches,) each
-
-    ranked (Sequence[str]): Simplified forms of words, sorted by decreasing length and then by their order in the list.
-    sizes (Value): Number of characters in each word. *Shape:* (words,)
+    ranked (Sequence[str]): The simplified words, longest first. The index of a word is its rank.
+    sizes (Value): Word lengths in characters. *Shape:* (words,)
+    RETURNS (tuple[Value, Value]): The first character and the rank of each match. *Shape:* (matches,) each
     """
     starts, size = graph.starts(lengths), graph.size(codes)
     stops = (starts + lengths)[graph.sequence_index(starts, size)]
     number_of = {character: number for number, character in enumerate(sorted(set(chain.from_iterable(ranked))), 1)}
-    # A trie like `WordTrie`: `nodes` maps a node and a character to the next node. Node 0 is the root.
+    # A trie, as in `WordTrie`. `nodes` maps a pair of a node and a character to the next node. The root is node 0.
     width, nodes, ends = len(number_of) + 1, dict[int, int](), dict[int, int]()
     for rank, form in enumerate(ranked):
         node = 0
@@ -78,7 +79,7 @@ def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], siz
     )
 
     def advance(step: Value, positions: Value, parents: Value, firsts: Value, ranks: Value) -> list[Value]:
-        """Follow the next character from all positions at once, and collect the matches that end there."""
+        """Follow one edge of the trie from all positions at once, and add complete words to the matches."""
         found = graph.lookup(parents * width + numbers[positions + step], nodes, 0)
         alive = graph.where_true(found > 0)
         positions, found, step = positions[alive], found[alive], step + 1
@@ -101,9 +102,9 @@ def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], siz
 
 
 def _cuts_word(graph: Graph, codes: Value, starts: Value) -> Value:
-    """Return a mask of characters at which no match may begin, because they are within a Latin word or a number.
+    """Add ONNX nodes that compute a mask of the characters at which no match may begin or end.
 
-    *Shape:* (characters,)
+    A match must not begin or end within a Latin word or a number: 'AI' does not match in 'MAIL'. *Shape:* (characters,)
     """
     letters, digits, points = edge_classes()
     classes = np.where(digits, _DIGIT_CLASS, np.where(letters, _LETTER_CLASS, np.where(points, _POINT_CLASS, 0)))
@@ -116,7 +117,7 @@ def _cuts_word(graph: Graph, codes: Value, starts: Value) -> Value:
     def is_letter(values: Value) -> Value:
         return graph.Equal(values, _LETTER_CLASS) | graph.Equal(values, _DIGIT_CLASS)
 
-    # A point between two digits, as in 3.5, belongs to a number: no match begins before or after it.
+    # A decimal point and its neighbours belong to the same number, so '50' does not match in '3.50'.
     is_after_point = graph.Equal(earlier, _DIGIT_CLASS) & graph.Equal(previous, _POINT_CLASS)
     in_number = is_after_point & graph.Equal(current, _DIGIT_CLASS)
     before_point = graph.Concat(in_number[1:], np.array([False]), axis=0)
@@ -126,27 +127,31 @@ def _cuts_word(graph: Graph, codes: Value, starts: Value) -> Value:
 def _select(
     graph: Graph, firsts: Value, ranks: Value, size: Value, sizes: IntArray, tags_of: IntArray, outside: int
 ) -> tuple[Value, Value]:
-    """Select the matches that do not overlap with a selected match of a smaller rank.
+    """Add ONNX nodes that resolve overlapping matches. Words with a smaller rank take precedence.
 
-    Matches that overlap, directly or through other matches, form a group. Each iteration of the loop decides the match
-    with the smallest remaining rank in every group.
+    Matches are divided into groups that do not overlap with each other. Each iteration of the loop processes the match
+    with the smallest remaining rank in each group. A match is discarded if it overlaps with a match that was selected
+    before.
 
-    firsts, ranks (Value): The first character and the rank of each match. *Shape:* (matches,) each
+    firsts, ranks (Value): First character and rank per match. *Shape:* (matches,) each
     size (Value): Number of characters in all texts.
-    sizes (IntArray): Number of characters in each word. *Shape:* (words,)
-    tags_of (IntArray): The tags of the first, inner and last characters of each word. *Shape:* (words, 3)
+    sizes (IntArray): Word lengths in characters. *Shape:* (words,)
+    tags_of (IntArray): Each word's tags for the first, inner and last characters. *Shape:* (words, 3)
     outside (int): The tag O.
+    RETURNS (tuple[Value, Value]): The tag of each character, and a mask of blocked words that lie within a list entity.
+        *Shape:* (characters,) each
     """
     size_of = graph.value(sizes)
     opened = graph.count_indices(firsts, size)
     n_covering = graph.CumSum(opened - graph.count_indices(firsts + size_of[ranks], size), 0)
+    # A group begins at a character where a match begins and no previous match continues.
     groups = graph.CumSum(((opened > 0) & graph.Equal(n_covering, opened)).to(np.int64), 0)[firsts]
-    # Sort by group, then by rank. Matches with the same rank keep the order of the text.
+    # Sort by group, then by rank. If ranks are equal, the first match in the text comes first.
     _, order = graph.add("TopK", groups * len(tags_of) + ranks, graph.shape(graph.size(ranks)), outputs=2, largest=0)
     firsts, ranks, groups = firsts[order], ranks[order], groups[order]
     heads = graph.where_true(~graph.Equal(groups, graph.shift_right(groups, 0)))
     stops = graph.Concat(heads[1:], graph.shape(graph.size(groups)), axis=0)
-    # The loop only processes characters that are covered by a match.
+    # Remove characters without a match, since each iteration of the loop copies the tags of all characters.
     covered = graph.where_true(n_covering > 0)
     covered_index = graph.CumSum((n_covering > 0).to(np.int64), 0) - 1
     steps = np.arange(sizes.max())
@@ -161,6 +166,7 @@ def _select(
         present = tags[positions]
         is_free = graph.ReduceMax(present, axes=[1], keepdims=0) < 0
         in_entity = (present > NO_WORD) & ~graph.Equal(present, outside)
+        # A blocked word within a list entity does not change the entity, but must not become a nested entity.
         is_gap = graph.ReduceMin(in_entity.to(np.int64), axes=[1], keepdims=0) > 0
         is_gap = is_gap & graph.Equal(graph.ReduceMax(new, axes=[1], keepdims=0), outside)
 
@@ -186,23 +192,27 @@ def _select(
 def fix_tags(
     graph: Graph, fixed: Value, is_gap: Value, model: TagLayout, file: TagLayout, depth: int
 ) -> Callable[[Value, Value], Value]:
-    """Return a function that adds the penalties of listed words to the penalties of tags, like `masks.allowed_tags`.
+    """Return a function that adds penalties for tags that contradict the entity list.
 
-    The function has two arguments: the units of a padded batch, and the penalties of their tags. It returns penalties
-        for
-    each nesting depth. *Shape:* (windows, longest, depth, tags)
+    Penalties are added to the emission scores: 0 for allowed tags, and a large negative number for forbidden tags. The
+    returned function takes the unit indices of a padded batch and the penalties of the tags. It returns the new
+    penalties at each nesting depth. *Shape:* (windows, longest, depth, tags)
 
-    fixed (Value): The tag of each unit in a listed word, otherwise `NO_WORD`. *Shape:* (units,)
-    is_gap (Value): A mask of units in blocked words within listed entities. *Shape:* (units,)
-    model, file (TagLayout): The tags of the model, and the tags of the exported file, which may have more labels.
+    `pipeline.masks.allowed_tags` implements the same rules for Docs.
+
+    fixed (Value): The tag of each unit in a word of the list, otherwise `NO_WORD`. *Shape:* (units,)
+    is_gap (Value): Mask of blocked words that lie within a list entity. *Shape:* (units,)
+    model, file (TagLayout): The tags of the model and of the exported file. The file may have more labels than the
+        model.
     depth (int): The maximum nesting depth.
     """
-    # The tag of the model for each tag of the file. An unknown label becomes O. The last row means that any tag is
-    # allowed.
+    # Map the file's tags to the model's tags. Labels that the model does not have become O. The last element is for
+    # units outside list words, whose tags are not restricted.
     known, tags = np.full(file.n_tags + 1, model.outside), np.arange(model.n_tags)
     known[model.within(file)], known[NO_WORD] = tags, model.n_tags
     outer = np.where(np.vstack([np.eye(model.n_tags, dtype=bool), np.ones_like(tags, dtype=bool)]), 0.0, -np.inf)
-    # Tags of nested entities: any tag, any tag that does not continue an entity, or only O.
+    # Penalties at inner depths for three cases: any tag is allowed, no nested entity may continue across the boundary
+    # of a list entity, and only O is allowed.
     inner = np.zeros((3, model.n_tags))
     inner[1, model.continuers] = inner[2, tags != model.outside] = -np.inf
     is_fixed, is_outside = fixed > NO_WORD, graph.Equal(fixed, file.outside)
@@ -214,8 +224,7 @@ def fix_tags(
         depths = [outer_penalties + graph.value(outer)[graph.value(known)[fixed[slots]]]]
         depths += [penalties + graph.value(inner)[kinds[slots]]] * (depth - 1)
         penalties = graph.Concat(*(graph.Unsqueeze(part, [2]) for part in depths), axis=2)
-        # The probability of a path is computed with the scores of all depths, at which its tags may not be allowed.
-        # Therefore penalties are finite: infinite scores would result in NaN.
+        # A path is also scored at depths where its tags are forbidden. An infinite penalty would then result in NaN.
         return graph.Max(penalties, _FORBIDDEN)
 
     return fix

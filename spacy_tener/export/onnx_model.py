@@ -1,14 +1,14 @@
-"""Export a trained pipeline as one ONNX file.
+"""Export a trained pipeline to a single ONNX file, for the command `export`.
 
     model = export_model(nlp)              # a ModelProto
     Path("ner.onnx").write_bytes(model.SerializeToString())
 
-The graph contains all steps, from the code points of texts to tags and probabilities:
+The input of the graph is the code points of texts, and the output is tags and probabilities:
 
     codes, lengths ── units ── windows ── embedder, encoder, tagger ── CRF ── tags, probabilities
-                        └────────── listed words (penalties of tags) ──┘
+                        └────────── entity list (forbidden tags) ──────┘
 
-Used by the command `export`.
+Units are tokens, or characters if the component is configured with `view = "characters"`.
 """
 
 from __future__ import annotations
@@ -48,17 +48,19 @@ if TYPE_CHECKING:
 
 Exportable = TenerNER | Lac
 METADATA_KEY = "tener"
-# Version of the inputs, outputs and metadata. Readers raise an error at a later version.
+# Version of the file format. Readers raise an error for files with a later version.
 FORMAT = 1
 _LIBRARIES = "onnx", "onnxruntime"
-# The first major version of onnx that is not tested.
+# First major version of the package onnx for which the export is not tested.
 _FIRST_UNTESTED = "2"
 
 
 def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:
-    """Convert a component of a pipeline to an ONNX model. docs/elsewhere.md describes its inputs and outputs.
+    """Convert a component of a pipeline to an ONNX model.
 
-    name (Optional[str]): Name of the component. By default, the only component that can be exported.
+    The inputs and outputs of the model are described in docs/elsewhere.md.
+
+    name (Optional[str]): Name of the component. Required if several components can be exported.
     half (bool): Whether to store embedding tables in float16.
     RETURNS (ModelProto): The model.
     """
@@ -86,12 +88,12 @@ def export_model(nlp: Language, name: str | None = None, *, half: bool = False) 
 def write_tagger(
     graph: Graph, codes: Value, lengths: Value, nlp: Language, pipe: TenerNER, *, half: bool
 ) -> tuple[Value, Value]:
-    """Write a `tener_ner`. Return the tags of the best path at each nesting depth, and the probabilities of entities.
+    """Add a `tener_ner` component to an ONNX graph. Return the tags and entity probabilities at each nesting depth.
 
     The probability of an entity is stored at its last character. *Shape:* (depth, characters) each
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): Number of characters in each text. *Shape:* (texts,)
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
     """
     settings, labels, depth = pipe.settings, pipe.label_index, pipe.depth
     units = read_units(graph, codes, lengths, settings.view)
@@ -104,6 +106,7 @@ def write_tagger(
     n_units = graph.size(units.starts)
     emissions = compute_in_batches(graph, windows, n_units, depth * labels.layout.n_tags, write)
     weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]
+    # Viterbi uses the original transition scores, and probabilities are calibrated by the temperature.
     transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
     neighbours = word_neighbours(graph, units)
     type_penalties, neighbour_penalties = (
@@ -118,12 +121,11 @@ def write_tagger(
         fix = fix_tags(graph, fixed, is_gap, labels.layout, layout, depth)
 
     def decode(batch: WindowBatch) -> Value:
-        """Write the CRF for a batch: the tags of each path, and a and b of each path at each depth (see
-        `crf_graph`)."""
+        """Add the CRF for a batch of texts. Return the best tags, and the terms a and b of `crf_graph.py`."""
         penalties = type_penalties[units.unit_types[batch.indices]] + neighbour_penalties[neighbours[batch.indices]]
         penalties = fix(batch.indices, penalties) if fix else graph.Unsqueeze(penalties, [2])
         scores = graph.Reshape(emissions[batch.indices].to(np.float64), [0, 0, depth, -1])
-        # Each depth is a sequence of the CRF. The sequences of all texts at the first depth come first.
+        # Each nesting depth of a text is a separate sequence of the CRF. The sequences at depth 0 come first.
         scores = graph.Transpose(scores + penalties, perm=[1, 2, 0, 3])
         scores = graph.Reshape(scores, [0, -1, labels.layout.n_tags])
         lengths = graph.Concat(*[batch.lengths] * depth, axis=0)
@@ -141,7 +143,7 @@ def write_tagger(
     tags, a, b = graph.add("Split", columns, sizes, axis=1, outputs=3)
     tags = graph.Transpose(tags.to(np.int64))
     probabilities = write_probabilities(graph, tags, a, b, labels.layout, depth)
-    if fixed:  # The first path contains the listed words, whose probability is 1.
+    if fixed:  # entities in the list have probability 1 and are outermost
         tags, is_fixed = graph.value(labels.layout.within(layout))[tags], fixed > NO_WORD
         outer = graph.Where(is_fixed, fixed, tags[:1]), graph.Where(is_fixed, 1.0, probabilities[:1])
         tags, probabilities = (
@@ -152,14 +154,17 @@ def write_tagger(
 
 
 def _inner_tags(layout: TagLayout) -> IntArray:
-    """Return the tag of all characters but the first in a unit, for each tag of the unit. *Shape:* (tags,)"""
+    """Return the tags of the other characters in a unit, given the tag of its first character. *Shape:* (tags,)
+
+    A unit is a token or character. Only white space tokens have several characters.
+    """
     tags = np.full(layout.n_tags, layout.outside, dtype=np.int64)
     tags[layout.begin] = tags[layout.inside] = range(layout.inside.start, layout.inside.stop)
     return tags
 
 
 def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
-    """Return the metadata of the file as JSON values. They do not contain paths of this machine."""
+    """Return the metadata of an exported file as JSON types, without local paths."""
     labels, pipeline = file_labels(nlp, pipe), describe_component(nlp, pipe.name, pipe.settings.view)
     content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
     entries = listed_words(nlp, pipe).entries
@@ -169,7 +174,7 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
         "format": FORMAT,
         "tags": TagLayout(len(labels)).names(labels),
         "labels": list(labels),
-        # The probability of listed words is 1, so that labels that only listed words have need no threshold.
+        # Labels that occur in the entity list only have no threshold, since their entities have the probability 1.
         "thresholds": dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True)),
         "probabilities": isinstance(pipe, TenerNER),
         "depth": pipe.depth if isinstance(pipe, TenerNER) else 1,
@@ -182,14 +187,17 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
 
 
 def listed_words(nlp: Language, pipe: object) -> WordList:
-    """Return the unnamed list of the first `entity_lists` before a component. It applies to all texts."""
+    """Return the entity list that is exported with a component: the unnamed list of the first `entity_lists` before it.
+
+    The unnamed list applies to all texts. Named lists, which apply to selected Docs only, are not exported.
+    """
     lists = entity_lists(nlp)
     found = [lists[name].lists.lists.get("") for name in components_before(nlp, pipe) if name in lists]
     return next((words for words in found if words and words.entries), WordList())
 
 
 def file_labels(nlp: Language, pipe: Exportable) -> tuple[str, ...]:
-    """Return the labels of a component, followed by the additional labels of listed words."""
+    """Return the labels of an exported file: the labels of the component, and additional labels in the entity list."""
     listed = {entry.tag for entry in listed_words(nlp, pipe).entries.values() if entry.tag}
     return (*pipe.labels, *sorted(listed.difference(pipe.labels)))
 
@@ -197,10 +205,10 @@ def file_labels(nlp: Language, pipe: Exportable) -> tuple[str, ...]:
 def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     """Return the component to export.
 
-    Raise an error if there is none or more than one, or if the component depends on something that cannot be exported,
-    such as word tokens or entities of other components.
+    Raise an error if the pipeline has no such component, or if the component requires input that cannot be exported.
+    Examples are word tokens and the entities that another component sets.
 
-    name (Optional[str]): Name of the component. By default, the only one.
+    name (Optional[str]): Name of the component. Required if several components can be exported.
     """
     found = {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, Exportable)}
     if name is None and found:
@@ -228,9 +236,9 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
 
 
 def _check_lists(nlp: Language, pipe: Exportable) -> None:
-    """Raise an error if there are listed words that cannot be exported.
+    """Raise an error if the pipeline has an entity list or a lexicon that cannot be exported.
 
-    Named lists are ignored. They only apply to Docs that opt in, which is not possible in the exported file.
+    Named lists are ignored, because they only apply to Docs that opt in.
     """
     lists = {name: found.lists.lists.get("", WordList()).entries for name, found in entity_lists(nlp).items()}
     full = [name for name, entries in lists.items() if entries]
@@ -254,7 +262,7 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
 
 
 def _check_input(nlp: Language, pipe: TenerNER) -> None:
-    """Raise an error if a component has no labels, or if its tokens are words."""
+    """Raise an error if a component has no labels, or if it tags the tokens of a word tokenizer."""
     if not pipe.labels:
         raise RemedyError(f"'{pipe.name}' has no labels", "Train it first.")
     if pipe.settings.view == "tokens" and not _has_character_tokens(nlp):
@@ -262,7 +270,7 @@ def _check_input(nlp: Language, pipe: TenerNER) -> None:
 
 
 def _has_character_tokens(nlp: Language) -> bool:
-    """Return whether the tokens of the pipeline are characters."""
+    """Return whether the pipeline's tokenizer splits texts into characters."""
     return isinstance(nlp.tokenizer, ChineseTokenizer) and nlp.tokenizer.segmenter == Segmenter.char
 
 
@@ -280,13 +288,13 @@ def check_libraries() -> None:
 
 
 def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, labels: Sequence[str]) -> Value:
-    """Write a `lac`, with the results of `LacTagger.divide` and `trim_words`. Return the tag of each character.
+    """Add a `lac` component to an ONNX graph. Return the tag of each character. *Shape:* (characters,)
 
-    *Shape:* (characters,)
+    The nodes segment lines as `LacTagger` does, and remove white space from words as `pipeline.lac.trim_words` does.
 
-    codes (Value): Code points of all texts, concatenated. *Shape:* (characters,)
-    lengths (Value): Number of characters in each text. *Shape:* (texts,)
-    labels (Sequence[str]): The labels of the component, which are some of LAC's labels.
+    codes (Value): The concatenated texts as code points. *Shape:* (characters,)
+    lengths (Value): Text lengths in characters. *Shape:* (texts,)
+    labels (Sequence[str]): The component's labels, a selection of LAC's labels.
     """
     size = graph.size(codes)
     is_break = graph.lookup(codes, dict.fromkeys(BREAKS.tolist(), 1), 0) > 0
@@ -294,17 +302,17 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
     begins = graph.where_true(opens)
     stops = graph.Concat(begins, graph.shape(size), axis=0)[1:]
     ends = stops - is_break[stops - 1].to(np.int64)
-    # No word begins within a Latin word. A text may follow a Latin word at the end of another text.
+    # A letter after another letter continues a Latin word, unless it starts a new line or a new text.
     joined = joined_letters(graph, codes) & ~opens
     tags = _tags_of_lines(graph, codes, Windows(begins, ends, begins, ends), joined.to(np.int64), tagger)
-    # A word begins at a B tag of LAC and at the boundaries of lines. Its label is the label of its first character.
+    # Words begin at LAC's B tags and at line boundaries. The label of a word is the label of its first character.
     is_first = opens | is_break | graph.Equal(graph.Mod(tags, 2), 0)
     words = graph.CumSum(is_first.to(np.int64), 0) - 1
     n_labels = len(labels)
     label_of_tag = [labels.index(label) if label in labels else n_labels for label in tagger.labels for _ in "BI"]
     found = graph.Where(is_break, n_labels, graph.value(np.array(label_of_tag))[tags])
     found = found[graph.where_true(is_first)][words]
-    # The white space at the boundaries of words is removed: only characters of text begin and end an entity.
+    # Entities begin and end with characters of type `TEXT`, so white space is removed from both ends of a word.
     inner = graph.where_true(graph.Equal(read_unit_types(graph, codes), TEXT))
     word_of_inner = words[inner]
     neighbours = graph.shift_right(word_of_inner, -1), graph.Concat(word_of_inner[1:], [-1], axis=0)
@@ -319,10 +327,12 @@ def write_lac(graph: Graph, codes: Value, lengths: Value, tagger: LacTagger, lab
 
 
 def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, tagger: LacTagger) -> Value:
-    """Return LAC's tag of each character, which is B or I of a label. *Shape:* (characters,)
+    """Add LAC's encoder and CRF to an ONNX graph. Return the tag of each character. *Shape:* (characters,)
+
+    The tags are LAC's tags, which are B or I of a label.
 
     lines (Windows): The start and end of each line.
-    joined (Value): 1 if no word may begin at a character, otherwise 0. *Shape:* (characters,)
+    joined (Value): 1 for characters that continue a Latin word, otherwise 0. *Shape:* (characters,)
     """
     encoder, transitions = tagger.encoder, tagger.transitions.astype(np.float64)
     n_tags, size = len(transitions), graph.size(codes)
@@ -346,7 +356,9 @@ def _tags_of_lines(graph: Graph, codes: Value, lines: Windows, joined: Value, ta
 
 
 def _tags_by_position(layout: TagLayout) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Return the tag for each position in a word (inside, first, last, single) and each label. The last column is O.
+    """Return a lookup table of the BIOES tags for each position in a word and each label.
+
+    The rows are the positions: inside, first, last and single character. The last column contains the tag O.
 
     *Shape:* (4, labels + 1)
     """

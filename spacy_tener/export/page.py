@@ -1,6 +1,6 @@
-"""An HTML page that finds entities without a server. It contains an exported model, its reader and ONNX Runtime.
+"""Create an HTML page that runs an exported model in the browser, for `export --page`.
 
-Used by `export --page`.
+The page contains the model, ONNX Runtime and `reader.js`, so that it needs no server.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from ..errors import RemedyError
 from ..pages import Heading, make_page
 
-# Name of the npm package of ONNX Runtime for browsers.
+# The npm package of ONNX Runtime for browsers.
 RUNTIME = "onnxruntime-web"
 TESTED_VERSION = "1.30.0"
-# Maximum number of characters that are predicted at once, which takes a browser about a second.
+# Maximum number of characters in a batch. A browser needs about a second for them.
 MAX_CHARACTERS = 10_000
 _SCRIPT, _WASM = "ort.wasm.bundle.min.mjs", "ort-wasm-simd-threaded.wasm"
 _VERSION = re.compile(r"ONNX Runtime Web v([\w.-]+)")
@@ -32,7 +32,7 @@ class WebRuntime:
     """ONNX Runtime for browsers.
 
     version (str): The version.
-    script (str): A JavaScript expression that returns an object with the exports of the module.
+    script (str): A JavaScript expression that evaluates to an object with the exports of ONNX Runtime.
     wasm (bytes): The WebAssembly binary.
     """
 
@@ -42,7 +42,10 @@ class WebRuntime:
 
 
 def read_runtime(folder: Path) -> WebRuntime:
-    """Read ONNX Runtime for browsers from the directory of the npm package, or from its subdirectory `dist`."""
+    """Load ONNX Runtime for browsers from the directory of its npm package.
+
+    folder (Path): The directory of the package, or its subdirectory `dist`.
+    """
     folder = folder / "dist" if (folder / "dist").is_dir() else folder
     script, wasm = folder / _SCRIPT, folder / _WASM
     for path in (script, wasm):
@@ -57,17 +60,17 @@ def read_runtime(folder: Path) -> WebRuntime:
         raise RemedyError(f"{script}: this version of {RUNTIME} is not supported", f"Use {RUNTIME}@{TESTED_VERSION}.")
     names = [name.split(" as ") for name in exports[1].split(",")]
     members = ", ".join(f"{name[-1].strip()}: {name[0].strip()}" for name in names)
-    # A page that is opened as a file cannot start a worker from a module. Therefore the module is converted to a
-    # function that returns its exports.
+    # Browsers do not start a worker from a JavaScript module if the page is a local file. Therefore the module is
+    # converted to a function that returns its exports.
     body = text[: exports.start()].replace("import.meta.url", "location.href")
     return WebRuntime(version[1], f"(() => {{ {body}\nreturn {{ {members} }}; }})()", wasm.read_bytes())
 
 
 def make_model_page(model: bytes, about: Mapping[str, Any], runtime: WebRuntime) -> str:
-    """Return the HTML page of an exported model.
+    """Return an HTML page that finds entities with an exported model.
 
     model (bytes): The exported ONNX file.
-    about (Mapping[str, Any]): The metadata of the file, from `describe`.
+    about (Mapping[str, Any]): The metadata from `describe`.
     runtime (WebRuntime): ONNX Runtime for browsers.
     """
     pipeline = about["pipeline"]
@@ -86,7 +89,7 @@ def make_model_page(model: bytes, about: Mapping[str, Any], runtime: WebRuntime)
 
 
 def _reader() -> str:
-    """Return JavaScript code that defines `reader`, an object with the exports of reader.js."""
+    """Return the code of reader.js, wrapped in a function that assigns its exports to the variable `reader`."""
     text = re.sub(r"^export ", "", _read("reader.js"), flags=re.M)
     return f"const reader = (() => {{ {text}\nreturn {{ load }}; }})();"
 

@@ -1,7 +1,7 @@
-"""Convert the transformer of a trained pipeline to ONNX, so that the pipeline runs without torch.
+"""Convert the transformer of a trained pipeline to ONNX, so that the pipeline runs without torch, for `trim --onnx`.
 
-`to_onnx` replaces each `TransformerEmbed` in a pipeline by an `OnnxEmbed` with the same features. `changed_entities`
-compares the entities of both pipelines. Used by `trim --onnx`.
+`to_onnx` replaces each `TransformerEmbed` layer by an `OnnxEmbed` layer that computes the same features.
+`changed_entities` compares the predictions before and after the conversion.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from ..onnx.sources import make_encoder, onnx_encoder
 from ..pipeline.finding import found_entities
 from ..requirements import TRANSFORMER, add_requirements
 
-# Factories of components whose transformer is shared by other components.
+# Factories of shared transformers, which `to_onnx` does not support.
 _SHARED = "transformer", "curated_transformer"
 Precision = Literal["float32", "int8"]
-# Settings that both embedders have in common.
+# Settings that `TransformerEmbed` and `OnnxEmbed` have in common.
 _SETTINGS = "pooling", "window", "overlap"
-# The tested versions of packages for the conversion.
+# Package versions with which the conversion is tested.
 EXPORTERS = {"torch": "2.13", "transformers": "4.53", "onnx": "1.23"}
 _OPSET = 17
 _FEATURES = "features"
-# Tolerance of the features, relative to the largest absolute value of torch's features.
+# Maximum difference between the features of ONNX and torch, relative to the largest absolute feature of torch.
 _MAX_ERROR = 1e-3
 
 
 def to_onnx(nlp: Language, precision: Precision) -> None:
-    """Replace all transformers of a pipeline by ONNX models, in place. Disabled components are included.
+    """Replace all transformers of a pipeline by ONNX models, in place. Disabled components are converted, too.
 
     precision (str): Precision of the weights: "float32" or "int8".
     """
@@ -76,7 +76,7 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
 
 
 def _converted(section: Any) -> Any:
-    """Return a section of a config in which each `TransformerEmbed` is replaced by an `OnnxEmbed`."""
+    """Return a section of the config, with `OnnxEmbed` instead of `TransformerEmbed`."""
     if not isinstance(section, Mapping):
         return section
     if section.get("@architectures") == "spacy_tener.TransformerEmbed.v1":
@@ -86,7 +86,7 @@ def _converted(section: Any) -> Any:
 
 
 def to_onnx_embed(model: EmbedModel, precision: Precision) -> EmbedModel:
-    """Return an `OnnxEmbed` with the same features as a `TransformerEmbed`."""
+    """Convert a `TransformerEmbed` layer to an `OnnxEmbed` layer."""
     module: PretrainedTransformer = torch_shim(model).module
     settings = {name: getattr(module.config, name) for name in _SETTINGS}
     embedder = build_onnx_embed(onnx_encoder(**settings), width=None)
@@ -96,9 +96,10 @@ def to_onnx_embed(model: EmbedModel, precision: Precision) -> EmbedModel:
 
 
 class _Features(nn.Module):
-    """The part of a transformer to export: the mean of the hidden states of some layers.
+    """The part of a transformer that is exported, which computes the mean of selected layers.
 
-    *Shape:* ids and mask (texts, subwords); output (texts, subwords, width)
+    The inputs are the ids of subword tokens and an attention mask. *Shape:* (texts, subwords) each. The output is the
+    features. *Shape:* (texts, subwords, width)
     """
 
     def __init__(self, transformer: Any, layers: int | Sequence[int]) -> None:
@@ -144,8 +145,8 @@ def _export(features: _Features, model_type: str) -> bytes:
     mask[0, 3:] = 0
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            # torch warns that this exporter is deprecated, and that values are traced as constants. `_check_output`
-            # finds wrong constants.
+            # torch warns about the deprecated exporter, and about values that are traced as constants. The warnings can
+            # be ignored, because `_check_output` detects wrong constants.
             warnings.simplefilter("ignore")
             torch.onnx.export(
                 features,
@@ -157,15 +158,15 @@ def _export(features: _Features, model_type: str) -> bytes:
                 output_names=[_FEATURES],
                 dynamic_axes={name: {0: "texts", 1: "pieces"} for name in (IDS, MASK, _FEATURES)},
             )
-    except Exception as error:  # the exporter raises many types of errors
+    except Exception as error:  # the exporter raises various exceptions
         raise _conversion_error(model_type, (str(error).strip() or type(error).__name__).splitlines()[0]) from error
     return file.getvalue()
 
 
 def _check_output(encoder: Encoder, features: _Features, max_length: int) -> None:
-    """Raise an error if the features of the graph differ from the module's.
+    """Raise an error if the features that ONNX and torch compute for random inputs differ.
 
-    The lengths differ from the length of the traced example, because the exporter may trace a length as a constant.
+    The inputs have several lengths, because tracing can store the length of the example input as a constant.
     """
     rng, n_rows = np.random.default_rng(0), features.transformer.get_input_embeddings().num_embeddings
     for lengths in ([3, 1], [max_length], [max_length // 2 + 1, 7]):
@@ -192,8 +193,9 @@ def _conversion_error(source: str, reason: str) -> RemedyError:
 def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
     """Compare the entities that two pipelines find in texts.
 
-    RETURNS (Tuple[int, List[Tuple[str, str, str]]]): The number of entities that both pipelines find, and all other
-        entities: "old" or "new", the label, and the text of the entity.
+    RETURNS (Tuple[int, List[Tuple[str, str, str]]]): The number of entities that both pipelines find, and a list of all
+        other entities. Each list item contains "old" or "new" (the pipeline that finds the entity), the label, and the
+        text of the entity.
     """
     same, changed = 0, []
     found = (found_entities(nlp, nlp.pipe(map(nlp.tokenizer, texts))) for nlp in (old, new))

@@ -1,7 +1,4 @@
-"""Make pipelines smaller: remove the embedding rows of strings that are rare in given texts.
-
-Used by the command `trim`.
-"""
+"""Reduce the size of pipelines by removing the embeddings of rare strings, for the command `trim`."""
 
 from __future__ import annotations
 
@@ -24,18 +21,18 @@ from ..pipeline.windows import tokens_of_views
 from ..types import IntArray
 
 _BATCH_SIZE = 256
-# Smaller tables are not trimmed, such as the tables of tags and radicals.
+# Tables with fewer rows are not trimmed, for example the embeddings of tags and radicals.
 MIN_TABLE_ROWS = 1000
 
-# Frequency of the string of each row, for each table of each embedder. *Shape:* (rows,) each
+# How often each embedding row is used, for all tables of all embedders. *Shape:* (rows,) each
 RowCounts = list[dict[str, IntArray]]
 
 
 def trim_rows(nlp: Language, texts: Iterable[str], *, min_count: int, half: bool, component: str | None = None) -> None:
-    """Remove the embedding rows of strings that occur less than `min_count` times in texts.
+    """Remove the embeddings of strings that occur less than `min_count` times in texts.
 
-    half (bool): Whether to store the remaining rows in float16.
-    component (str | None): The component to trim, by default the first `tener_ner`.
+    half (bool): Whether to store the remaining embeddings in float16.
+    component (str | None): Name of the component. By default, the first `tener_ner`.
     """
     name = component or find_crf_pipe(nlp).name
     model = model_with_rows(nlp, name)
@@ -44,7 +41,7 @@ def trim_rows(nlp: Language, texts: Iterable[str], *, min_count: int, half: bool
 
 
 def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
-    """Return the model of a component. Raise an error if it has no embedding tables."""
+    """Return the model of a component. Raise an error if the model has no embedding tables."""
     models: dict[str, Model[Any, Any]] = {
         name: pipe.model for name, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
     }
@@ -62,7 +59,10 @@ def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
 
 
 def model_inputs(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[TokenBatch]:
-    """Yield the input of the component's model in batches: texts, annotated by the earlier components."""
+    """Yield batches of texts as input for a component's model.
+
+    The earlier components of the pipeline annotate the texts, since the model can use their annotation as features.
+    """
     pipe = nlp.get_pipe(name)
     view: View = pipe.settings.view if isinstance(pipe, TenerNER) else "tokens"
     with nlp.select_pipes(disable=nlp.pipe_names[nlp.pipe_names.index(name) :]):
@@ -72,7 +72,7 @@ def model_inputs(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[Tok
 
 
 def count_rows(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> RowCounts:
-    """Return the frequency of each row's string in batches of texts."""
+    """Count how often each embedding row is used in batches of texts."""
     embedders = table_embedders(model)
     counts: RowCounts = [
         {name: np.zeros(len(table), dtype=np.int64) for name, table in embedder.vocabulary.tables.items()}
@@ -87,14 +87,16 @@ def count_rows(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> RowCoun
 
 
 def trim_tables(model: Model[Any, Any], counts: RowCounts, *, min_count: int, half: bool) -> None:
-    """Remove the rows of strings that occur less than `min_count` times. These strings share the unknown row.
+    """Remove the embeddings of strings that occur less than `min_count` times. The model then treats them as unknown
+    strings.
 
-    half (bool): Whether to store the remaining rows in float16. Predictions are computed in float32.
+    counts (RowCounts): The frequencies, from `count_rows`.
+    half (bool): Whether to store the remaining embeddings in float16. The model still computes in float32.
     """
     for embedder, table_counts in zip(table_embedders(model), counts, strict=True):
         kept_rows = {}
         for name, frequencies in table_counts.items():
-            # The first row is the row of unknown strings, which is always kept.
+            # Row 0 is the embedding of unknown strings.
             is_first = np.arange(frequencies.size) == 0
             is_kept = (frequencies >= min_count) | is_first | (frequencies.size <= MIN_TABLE_ROWS)
             kept_rows[name] = np.flatnonzero(is_kept)

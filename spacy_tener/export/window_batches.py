@@ -1,10 +1,9 @@
-"""Windows over long texts in an exported graph, and batches of windows.
+"""Split long texts into windows in an exported ONNX graph, and compute layers on batches of windows.
 
-The exported graph splits texts into windows at run time, like the pipeline, and runs the model on batches of windows of
-similar length. `onnx_model` uses this module for the tagger, and `layers` for pretrained encoders.
+The graph performs the same steps as `pipeline/windows.py` at run time. A batch contains windows of similar length to
+avoid padding. `onnx_model.py` uses this module for the model, and `layers.py` for pretrained encoders.
 
-Values are graph values, not arrays. A text or window is a range of indices into the units (tokens or characters) of all
-texts, concatenated.
+All texts are concatenated. Windows are ranges of units, which are tokens or characters.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ import numpy as np
 
 from ..nn.graph import Graph, PaddedBatch, Value
 
-# The number of units in a batch. The arrays of 1,024 units fit into the cache of a CPU core, which makes the graph 1.15
-# times as fast as with 2,048 units. Small batches also need little padding.
+# Maximum number of tokens or characters in a batch. The arrays for 1,024 tokens fit into the cache of a CPU core, which
+# makes the graph 1.15 times as fast as with 2,048 tokens.
 UNITS_AT_ONCE = 1 << 10
-# A function that adds a computation to the graph and returns a row for each position of a padded batch.
+# A function that adds ONNX nodes for a batch. The nodes compute a vector for each position of the padded batch.
 # *Shape:* (windows, longest, width)
 Compute = Callable[["WindowBatch"], Value]
 
 
 class Windows(NamedTuple):
-    """Windows over concatenated sequences. *Shape:* (windows,) each
+    """Overlapping windows over concatenated sequences. *Shape:* (windows,) each
 
-    The kept parts of all windows cover the sequences without gap or overlap. A window whose kept part is empty is
-    ignored.
+    A window can have context on both sides, for which predictions are discarded. Predictions are kept for the part
+    between. The kept parts cover the sequences without gaps or overlaps. Windows with an empty kept part are ignored.
 
-    starts, ends (Value): The range of each window, which is the model's input.
-    keep_starts, keep_ends (Value): The range within each window whose predictions are kept.
+    starts, ends (Value): Start and end of each window, the input of the model.
+    keep_starts, keep_ends (Value): Start and end of the part whose predictions are kept.
     """
 
     starts: Value
@@ -46,8 +45,8 @@ class WindowBatch(PaddedBatch):
     """A padded batch of windows.
 
     windows (Windows): The windows.
-    indices (Value): The index of the unit at each position. At padding, it is the index of the window's first unit.
-        *Shape:* (windows, longest)
+    indices (Value): Gather index of every position in the batch: the index of the token or character among all texts.
+        Padding has the index of the window's first token. *Shape:* (windows, longest)
     """
 
     windows: Windows
@@ -55,7 +54,7 @@ class WindowBatch(PaddedBatch):
 
 
 def make_batch(graph: Graph, windows: Windows) -> WindowBatch:
-    """Return a padded batch of all windows."""
+    """Add ONNX nodes that combine windows into a padded batch."""
     lengths = windows.ends - windows.starts
     longest = graph.ReduceMax(lengths, keepdims=0)
     positions = graph.Range(0, longest, 1)
@@ -65,11 +64,12 @@ def make_batch(graph: Graph, windows: Windows) -> WindowBatch:
 
 
 def kept_rows(graph: Graph, batch: WindowBatch, values: Value) -> tuple[Value, Value]:
-    """Return the rows of the kept parts of a batch, and the indices of their units.
+    """Add ONNX nodes that remove padding and context from a batch.
 
-    *Shape:* (units, width) and (units,)
+    Return the remaining vectors, and the index of the token or character for each vector. *Shape:* (units, width) and
+    (units,)
 
-    values (Value): A row for each position of the batch. *Shape:* (windows, longest, width)
+    values (Value): A vector for each position of the batch. *Shape:* (windows, longest, width)
     """
     starts, ends = (graph.Unsqueeze(part, [1]) for part in (batch.windows.keep_starts, batch.windows.keep_ends))
     indices = graph.Transpose(graph.NonZero(batch.is_real & (starts <= batch.indices) & (batch.indices < ends)))
@@ -79,35 +79,36 @@ def kept_rows(graph: Graph, batch: WindowBatch, values: Value) -> tuple[Value, V
 def cut_at_sentences(
     graph: Graph, starts: Value, ends: Value, is_end: Value, *, size: int, overlap: int, sentences: int | None
 ) -> Windows:
-    """Split texts into windows at sentence ends.
+    """Add ONNX nodes that split texts into windows at sentence ends.
 
-    The rule is specified by `pipeline.windows.cut_windows`. An exported graph runs without Python, so it cannot call
-    that function, and it splits all texts at once instead of one: each iteration of the loop adds one window to every
-    text. tests/export/test_exported_windows.py compares both functions on random texts.
+    The windows are the same as those of `pipeline.windows.cut_windows`, which tests/export/test_exported_windows.py
+    verifies. All texts are split at once: each iteration of the loop adds one window to every text.
 
-    starts, ends (Value): The range of each text. The texts follow each other without gaps. *Shape:* (texts,)
-    is_end (Value): Mask of units that are sentence ends. *Shape:* (units,)
+    starts, ends (Value): Start and end of each text. *Shape:* (texts,)
+    is_end (Value): Mask of units (tokens or characters) that are sentence ends. *Shape:* (units,)
     size (int): Maximum number of units in a window.
-    overlap (int): Number of units of context on both sides of a split within a sentence.
-    sentences (Optional[int]): Maximum number of sentences in a window of a text that is longer than `size`.
+    overlap (int): Number of context units on both sides of a cut within a sentence.
+    sentences (Optional[int]): Maximum number of sentences in a window. Not used for texts that fit into one window.
     """
-    # A boundary is a position before the first unit, after a sentence, or after a text.
+    # Windows are cut at boundaries: the start of the first text, sentence ends, and text ends.
     is_boundary = graph.Concat([True], is_end, axis=0) | (graph.count_indices(ends, graph.size(is_end) + 1) > 0)
     boundaries = graph.where_true(is_boundary)
-    # For each position, the index of the last boundary at or before it.
+    # Lookup table with the index of the last boundary at or before each position.
     last_boundary = graph.CumSum(is_boundary.to(np.int64), 0) - 1
-    # A text that fits into one window is not split, however many sentences it has. It has at most `size` sentences.
+    # The number of sentences is not limited for texts that fit into one window. These have at most `size` sentences.
     max_sentences = size if sentences is None else graph.Where(ends - starts <= size, size, sentences)
 
     def cut(keep_starts: Value, before: Value) -> list[Value]:
-        """Return the state for the next windows, and the ranges of the present ones.
+        """Cut the next window of each text. Return the state of the loop, followed by the windows.
 
-        A text that is already covered gets a window whose kept part is empty, until all texts are covered.
+        If a text has been processed completely, its window has an empty kept part.
 
-        before (Value): The number of units of context before each kept part.
+        keep_starts (Value): Start of the next kept part in each text. *Shape:* (texts,)
+        before (Value): Number of context units before the next kept part. *Shape:* (texts,)
         """
         limit = graph.Min(keep_starts - before + size, ends)
         last = graph.Min(last_boundary[limit], last_boundary[keep_starts] + max_sentences)
+        # If no boundary fits into the window, the sentence is split, with context on both sides of the cut.
         is_cut = graph.Equal(last, last_boundary[keep_starts]) & (keep_starts < ends)
         keep_ends = graph.Where(is_cut, limit - overlap, boundaries[last])
         after = graph.Where(is_cut, overlap, 0)
@@ -121,13 +122,14 @@ def cut_at_sentences(
 
 
 def cut_evenly(graph: Graph, starts: Value, ends: Value, *, size: int, overlap: int) -> Windows:
-    """Split sequences into windows of `size` units with `overlap` units of context on both sides of their kept parts.
+    """Add ONNX nodes that split sequences into overlapping windows of the same size, for pretrained encoders.
 
-    The rule is specified by `features.subwords.overlapping_windows`, which splits texts for pretrained encoders in the
-    pipeline. tests/export/test_exported_windows.py compares both functions. A sequence of at most `size` units is one
-    window.
+    The windows are the same as those of `features.subwords.overlapping_windows`, which
+    tests/export/test_exported_windows.py verifies.
 
-    starts, ends (Value): The range of each sequence. *Shape:* (sequences,)
+    starts, ends (Value): Start and end of each sequence. *Shape:* (sequences,)
+    size (int): Length of the windows. A shorter sequence is a single window.
+    overlap (int): Length of the context on both sides of a window.
     """
     step, lengths = size - 2 * overlap, ends - starts
     counts = graph.Where(lengths > 0, graph.Max((lengths - (2 * overlap + 1)) / step + 1, 1), 0)
@@ -145,15 +147,15 @@ def cut_evenly(graph: Graph, starts: Value, ends: Value, *, size: int, overlap: 
 def compute_in_batches(
     graph: Graph, windows: Windows, n_units: Value, width: int, compute: Compute, dtype: Any = np.float32
 ) -> Value:
-    """Compute a row for each unit, in batches of windows of similar length. *Shape:* (units, width)
+    """Add a loop over batches of windows, and return a vector for each unit. *Shape:* (units, width)
 
-    A unit gets its row from the window that keeps its predictions. Windows are sorted by length, so that batches need
-    little padding. A batch has at most `UNITS_AT_ONCE` units, but at least one window.
+    A unit is a token or character. Windows are sorted by length, so that batches need little padding. A batch contains
+    at most `UNITS_AT_ONCE` units, unless a single window is longer.
 
-    n_units (Value): The number of units of all texts.
-    width (int): The width of the rows.
-    compute (Compute): Adds the computation for a batch to the graph.
-    dtype (Any): The NumPy type of the rows.
+    n_units (Value): Number of units in all texts.
+    width (int): Width of the vectors.
+    compute (Compute): Adds the nodes that compute the vectors for a batch.
+    dtype (Any): NumPy type of the vectors.
     """
     lengths = graph.Where(windows.keep_starts < windows.keep_ends, windows.ends - windows.starts, 0)
     count = graph.ReduceSum((lengths > 0).to(np.int64), keepdims=0)
@@ -166,7 +168,8 @@ def compute_in_batches(
         new_rows, new_positions = kept_rows(graph, batch, compute(batch))
         return [behind, graph.SequenceInsert(rows, new_rows), graph.SequenceInsert(positions, new_positions)]
 
-    # ONNX infers the type of a sequence from its first element, and cannot concatenate an empty sequence (no texts).
+    # The lists of results start with an empty array. ONNX infers their type from it, and cannot concatenate an empty
+    # list.
     nothing = graph.full(dtype(0), 0, width), graph.full(0, 0)
     _, rows, positions = graph.loop(
         [graph.value(np.int64(0)), *(graph.SequenceConstruct(part) for part in nothing)],

@@ -1,5 +1,5 @@
-"""Conversion of Docs to the ids that models take as input.
+"""Extract the features that embedders take as input from Docs.
 
-The modules compute hashes of strings and bigrams, matches of lexicon words, subword tokens and word segmentation, and
-load pretrained vectors. They use NumPy only. `embedders` is the main user of these features.
+Features are hashes of strings and bigrams, matches of lexicon words, subword tokens and word boundaries. The package
+also loads pretrained vectors. All modules use NumPy only.
 """

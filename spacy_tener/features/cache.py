@@ -1,8 +1,8 @@
-"""A cache of the features that a frozen encoder computes for the texts of a training run.
+"""A cache for the output of frozen encoders during training.
 
-Training passes the same texts to the encoder in every epoch. `FeatureCache` stores the encoder's output in memory and
-in a temporary file, so that each text is encoded once. It is used by `OnnxEmbed`, by `TransformerEmbed` with frozen
-layers, and by knowledge distillation.
+Training processes the same texts in every epoch. `FeatureCache` stores the features of each text in memory and in a
+temporary file, so that they are computed once. It is used by `OnnxEmbed`, by `TransformerEmbed` with frozen layers, and
+by knowledge distillation.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-# Maximum number of hashes in each of the two sets of predicted texts, which is more than a development set contains.
+# Maximum number of texts in `_predicted` and in `_evaluated`. It is larger than usual development sets.
 _MAX_HASHES = 100_000
 
 Input = TypeVar("Input")
 DocKey = tuple[str, bytes]
-# A NumPy array or a torch tensor with the features of one text. *Shape:* (tokens, width)
+# The features of one text, as a NumPy array or a torch tensor. *Shape:* (tokens, width)
 Features = Any
 
 
 class _FilePosition(NamedTuple):
-    """The location of a text's features in the temporary file.
+    """The position of a text's features in the temporary file.
 
     start (int): Offset in bytes.
     shape (tuple[int, int]): Shape of the array.
@@ -40,21 +40,23 @@ class _FilePosition(NamedTuple):
 
 
 def cache_key(doc: Doc) -> DocKey:
-    """Return a cache key for a Doc, which depends on its text and on the offsets of its tokens."""
+    """Return the cache key of a Doc: its text and the offsets of its tokens."""
     return doc.text, doc.to_array([IDX, LENGTH]).tobytes()
 
 
 class FeatureCache:
-    """A cache of features by text and token offsets, which is filled during training only.
+    """A cache for the features of texts, which is only filled during training.
 
-    The cache stores two kinds of texts: texts that are passed with `training=True`, and texts that are predicted both
-    before and after an update, such as the development set. A trained pipeline therefore caches nothing when it
-    predicts new texts. Threads and forked processes can share a cache. Copies and unpickled caches start empty.
+    Features are stored if they are computed for an update (`training=True`). They are also stored for texts that are
+    predicted repeatedly between updates, such as the development set. If a trained pipeline predicts new texts, nothing
+    is stored.
 
-    limit (int): Maximum size in memory, in bytes. The last stored text can exceed it.
-    on_disk (int): Maximum size of the temporary file, in bytes, for NumPy arrays that do not fit in memory. The file is
-        not used on Windows, which has no `os.pread`.
-    half (bool): Store NumPy arrays as float16.
+    Threads and forked processes can share a cache. Copies and unpickled caches are empty.
+
+    limit (int): Maximum size in memory, in bytes. The last text that is stored can exceed the limit.
+    on_disk (int): Maximum size of the temporary file, in bytes. It is used for NumPy arrays when the memory limit is
+        reached. Not available on Windows, which has no `os.pread`.
+    half (bool): Whether to store NumPy arrays in float16.
     """
 
     def __init__(self, limit: int, on_disk: int = 0, *, half: bool = False) -> None:
@@ -66,8 +68,9 @@ class FeatureCache:
         self._lock = threading.Lock()
         self._entries: dict[DocKey, Features | _FilePosition] = {}
         self.has_begun = False
-        # Hashes of texts that were predicted since the last update, and of texts that were predicted before that
-        # update. A text in both groups is evaluated regularly, so its features are worth storing.
+        # `_predicted` contains hashes of texts that were predicted since the last update, and `_evaluated` of texts
+        # that were predicted before the last update. A text in both sets is predicted regularly, so its features are
+        # stored.
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()
 
@@ -82,13 +85,13 @@ class FeatureCache:
         *,
         training: bool,
     ) -> Sequence[Features]:
-        """Return the features of each text.
+        """Return the features of each text, and compute features that are not in the cache.
 
-        keys (Sequence[DocKey]): The keys of the texts.
+        keys (Sequence[DocKey]): The cache key of each text.
         inputs (Sequence[Input]): The input of `compute` for each text.
-        compute (Callable): Computes the features of the texts that are not in the cache.
-        training (bool): Whether the call belongs to an update. The first such call activates the cache.
-        RETURNS (Sequence[Features]): The features. *Shape:* (tokens, width) for each text
+        compute (Callable): Function that computes the features of texts.
+        training (bool): Whether the features are computed for an update. The first update activates the cache.
+        RETURNS (Sequence[Features]): The features of each text. *Shape:* (tokens, width) each
         """
         if training:
             self.has_begun = self.limit > 0
@@ -103,7 +106,8 @@ class FeatureCache:
             for key, features in zip(missing, compute(list(missing.values())), strict=True):
                 found[key] = features
                 if self._has_room and (training or hash(key) in self._evaluated):
-                    # The features are a view of the whole batch, which would otherwise stay in memory.
+                    # Copy the features, since they are a view of a batch. The view would keep the whole batch in
+                    # memory.
                     self._add(key, self._copy(features))
         if not training and len(self._predicted) < _MAX_HASHES:
             self._predicted.update(map(hash, missing))
@@ -116,7 +120,7 @@ class FeatureCache:
 
     @property
     def _has_room(self) -> bool:
-        # A forked process shares the file with its parent, so it must not append to it.
+        # Forked processes share the temporary file. Only the process that created the cache may append to it.
         return os.getpid() == self._process and (self.size < self.limit or self.size_on_disk < self._room_on_disk)
 
     def _add(self, key: DocKey, features: Features) -> None:
@@ -133,7 +137,7 @@ class FeatureCache:
     def _write(self, features: Features) -> _FilePosition | None:
         """Append features to the temporary file and return their position.
 
-        If the file cannot be written, return None, warn, and stop using the file.
+        If writing fails, return None, warn the user, and do not use the file again.
         """
         try:
             self._file = self._file or TemporaryFile()  # noqa: SIM115 - open as long as the features are kept
@@ -157,14 +161,14 @@ class FeatureCache:
             return entry
         assert self._file is not None
         n_tokens, width = entry.shape
-        # `pread` takes the offset as an argument. `seek` would move the file position that threads and forked processes
-        # share.
+        # Threads and forked processes share the position of the file. `pread` does not use this position, unlike `seek`
+        # and `read`.
         dtype = np.dtype(np.float16 if self.half else np.float32)
         data = os.pread(self._file.fileno(), dtype.itemsize * n_tokens * width, entry.start)
         return np.frombuffer(data, dtype=dtype).reshape(entry.shape).astype(np.float32)
 
 
 def _to_half(features: Features) -> Features:
-    """Convert features to float16. Values beyond the range of float16 are clipped."""
+    """Convert features to float16. Values outside the range of float16 are clipped."""
     largest = np.finfo(np.float16).max
     return np.clip(features, -largest, largest).astype(np.float16)

@@ -1,8 +1,8 @@
-"""Arrays of Unicode code points, for the texts of a batch and for its distinct strings.
+"""Arrays of Unicode code points for a batch of texts.
 
-`JoinedText` contains the concatenated texts of a batch, in which lexicons, word lists and the word segmenter find
-words. `Spellings` contains the characters of each distinct token, the input of character and radical encoders.
-`TokenBatch` in `tokens.py` creates both.
+`JoinedText` contains the concatenated texts. Lexicons, word lists and word segmenters use it to find words. `Spellings`
+contains the characters of each distinct token, as input for character and radical encoders. `TokenBatch` in `tokens.py`
+creates both.
 """
 
 from __future__ import annotations
@@ -19,13 +19,12 @@ from .keys import Keys, simplify_codes
 
 CodePoints = NDArray[np.uint32]
 
-# The character after each text in a `JoinedText`. Lexicons refuse words that contain it, so no match can span two
+# The separator after each text in a `JoinedText`. Lexicon words cannot contain it, so matches cannot extend over two
 # texts.
 SEPARATOR = "\0"
-# The characters at which `str.splitlines` ends a line.
+# Line breaks, as in `str.splitlines`.
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-# Number of characters that are used at each end of a long token, which limits the cost of a token of a million
-# characters.
+# Longer tokens are shortened to this number of characters at each end, which limits the cost of extremely long tokens.
 MAX_AT_EACH_END = 32
 
 _CODEC = "utf-32-le"
@@ -35,10 +34,10 @@ _NO_TOKEN = -1
 
 @dataclass(frozen=True)
 class Spellings:
-    """The characters, or the radicals, of the distinct tokens in a batch.
+    """The characters or radicals of the distinct tokens in a batch.
 
-    keys (Keys): Code points of the characters of all distinct tokens, concatenated. *Shape:* (characters,)
-    lengths (IntArray): Number of characters of each distinct token. *Shape:* (words,)
+    keys (Keys): Code points of the characters in all distinct tokens, concatenated. *Shape:* (characters,)
+    lengths (IntArray): Number of characters in each distinct token. *Shape:* (words,)
     words (IntArray): Index of the distinct token for each token in the batch. *Shape:* (tokens,)
     """
 
@@ -48,7 +47,7 @@ class Spellings:
 
 
 def truncate_middle(text: str) -> str:
-    """Return a string without its middle part if it is longer than twice `MAX_AT_EACH_END`."""
+    """Shorten a string to its first and last `MAX_AT_EACH_END` characters. Return shorter strings unchanged."""
     n = MAX_AT_EACH_END
     return text if len(text) <= 2 * n else text[:n] + text[-n:]
 
@@ -65,14 +64,14 @@ def code_points(text: str) -> CodePoints:
 
 @dataclass(frozen=True)
 class JoinedText:
-    """The concatenated texts of a batch, with a separator after each text.
+    """The texts of a batch, concatenated with a separator after each text.
 
-    All indices of characters and tokens refer to the whole batch.
+    Indices of characters and tokens count from the start of the batch.
 
     codes (CodePoints): Code points of the texts and separators. *Shape:* (characters,)
     first_characters (IntArray): Index of each token's first character. *Shape:* (tokens,)
     last_characters (IntArray): Index of each token's last character. *Shape:* (tokens,)
-    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
+    lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
     stops (IntArray): Index of the separator after each text. *Shape:* (texts,)
     """
 
@@ -87,12 +86,12 @@ class JoinedText:
 
     @cached_property
     def tokens_starting(self) -> IntArray:
-        """The index of the token that starts at each character, or -1. *Shape:* (characters,)"""
+        """Index of the token that starts at each character, or -1 if no token starts there. *Shape:* (characters,)"""
         return self._tokens_at(self.first_characters)
 
     @cached_property
     def tokens_ending(self) -> IntArray:
-        """The index of the token that ends with each character, or -1. *Shape:* (characters,)"""
+        """Index of the token that ends with each character, or -1 if no token ends there. *Shape:* (characters,)"""
         return self._tokens_at(self.last_characters)
 
     def _tokens_at(self, indices: IntArray) -> IntArray:
@@ -102,9 +101,9 @@ class JoinedText:
 
     @cached_property
     def simplified(self) -> JoinedText:
-        """The texts in simplified script and half-width letters, in which words are looked up (see `simplify`)."""
+        """A copy with simplified Chinese characters and half-width letters, for looking up words (see `simplify`)."""
         return replace(self, codes=simplify_codes(self.codes))
 
     def slice(self, start: int, stop: int) -> str:
-        """Return the characters between two indices as a string."""
+        """Return the characters from `start` to `stop` (exclusive) as a string."""
         return self.codes[start:stop].tobytes().decode(_CODEC)

@@ -1,16 +1,14 @@
-"""Normalization of strings, their 64-bit keys, and the embedding row of each key.
+"""Normalize strings, hash them to 64-bit keys, and map keys to embedding rows.
 
-A token is mapped to an embedding row in three steps:
+    string      "Ａ1"     the text of a token
+    normalize   "A0"      `Normaliser`: simplified characters, half-width letters, digits replaced by 0
+    hash        key       spaCy's 64-bit hash of the string. The key of a bigram combines two hashes (`mix`)
+    row         17        `StringTable`: index in the embedding table, in the order in which keys are added
 
-    string      "Ａ1"     the token's text
-    normalize   "A0"      `Normaliser`: simplified characters, lower case, digits replaced by 0
-    key         hash      spaCy's 64-bit hash of the string; the key of a bigram combines two hashes (`mix`)
-    row         17        `StringTable`, which assigns rows in the order in which keys first occur in training
-
-`simplify` replaces one character by one character, so that offsets stay valid: traditional by simplified characters,
-and full-width by half-width letters. The simplified characters are from OpenCC's tables
-(https://github.com/BYVoid/OpenCC, Apache-2.0), which `scripts/make_simplified.py` converts. All other replacements are
-the cases in which Unicode's NFKC maps one character to one character.
+`simplify` converts traditional to simplified characters, and full-width to half-width letters. Each character is
+replaced by a single character, so that character offsets do not change. The simplified characters are from OpenCC
+(https://github.com/BYVoid/OpenCC, Apache-2.0), converted by `scripts/make_simplified.py`. All other replacements are
+from the Unicode normalization form NFKC.
 """
 
 from __future__ import annotations
@@ -31,27 +29,27 @@ from spacy.strings import StringStore, get_string_id
 from ..types import BoolArray, IntArray
 
 _PAIRS = Path(__file__).parent / "simplified.txt"
-# Ranges that contain all code points for which NFKC gives a single different character. They exclude ideographs and
-# Hangul syllables, which NFKC does not change and which would make building the table slow.
+# Code points that NFKC can replace by a single other character. Ideographs and Hangul syllables are excluded: NFKC does
+# not change them, and normalizing them would take long.
 _NORMALISED = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000), range(0x2F800, 0x2FA20))
 
 
 def simplify(text: str) -> str:
-    """Return a text in simplified script with half-width letters. The number of characters stays the same."""
+    """Convert a text to simplified Chinese characters and half-width letters. The length of the text stays the same."""
     return text if text.isascii() else text.translate(_form_of_code())
 
 
 def simplify_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Apply `simplify` to an array of code points. *Shape:* (characters,)"""
-    # `mode="clip"` maps all code points beyond the table to its last entry, which is 0. Negative differences rely on
-    # the overflow of unsigned addition.
+    """Convert code points to simplified Chinese characters and half-width letters. *Shape:* (characters,)"""
+    # The last difference is 0, so `mode="clip"` leaves larger code points unchanged. Negative differences rely on
+    # unsigned overflow.
     simplified: NDArray[np.uint32] = codes + _differences().take(codes, mode="clip")
     return simplified
 
 
 @lru_cache(maxsize=1)
 def _form_of_code() -> dict[int, str]:
-    """Return the replacement of each code point that `simplify` changes, as for `str.translate`."""
+    """Return the translation table of `simplify` in the format of `str.translate`."""
     simplified = {line[0]: line[1] for line in _PAIRS.read_text(encoding="utf8").split()}
     forms = {ord(character): form for character, form in simplified.items()}
     for code in chain.from_iterable(_NORMALISED):
@@ -63,7 +61,10 @@ def _form_of_code() -> dict[int, str]:
 
 @lru_cache(maxsize=1)
 def _differences() -> NDArray[np.uint32]:
-    """Return the number to add to each code point to get its replacement. *Shape:* (largest changed code point + 2,)"""
+    """Return the differences between simplified and original code points, to simplify an array by an addition.
+
+    The index is the original code point. The last element is 0. *Shape:* (largest changed code point + 2,)
+    """
     form_of_code = _form_of_code()
     differences = np.zeros(max(form_of_code) + 2, dtype=np.uint32)
     codes = np.array(list(form_of_code), dtype=np.uint32)
@@ -73,23 +74,24 @@ def _differences() -> NDArray[np.uint32]:
 
 Keys = NDArray[np.uint64]
 
-# The second element of the bigram that begins with the last token of a text, as in the released code of the papers.
+# Second element of the bigram at the end of a text. The string is the same as in the published code of FLAT and TENER.
 END_MARK = "<eos>"
 
 _DIGIT = re.compile(r"\d")
 # Maximum number of strings in a `KeyCache`.
 _MAX_STRINGS = 50_000
-# Constants of `mix`. The multiplier is 2^64 divided by
-# the golden ratio, a common choice for multiplicative hashing.
+# Constants of `mix`. The multiplier is 2^64 divided by the golden ratio, as in Fibonacci hashing.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
 
 def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
-    """Find values in a sorted array.
+    """Find keys in a sorted array by binary search.
 
-    RETURNS (tuple[IntArray, BoolArray]): The index in the haystack for each needle, and whether the needle was found.
-        The index of a missing needle is valid but arbitrary. *Shape:* (needles,) each
+    haystack (Keys): The sorted keys.
+    needles (Keys): The keys to find. *Shape:* (needles,)
+    RETURNS (tuple[IntArray, BoolArray]): The index of each needle in the haystack, and a mask of the needles that were
+        found. The index of a missing needle is arbitrary, but in range. *Shape:* (needles,) each
     """
     if haystack.size == 0:
         return np.zeros(needles.size, dtype=np.int64), np.zeros(needles.size, dtype=bool)
@@ -99,16 +101,17 @@ def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
 
 
 def mix(first: Keys, second: Keys) -> Keys:
-    """Combine pairs of keys into one key for each pair. *Shape:* (pairs,) each"""
-    # The function is not symmetric, so that the bigrams "ab" and "ba" get different keys. Overflow is intended.
+    """Combine the hashes of two strings into the hash of their bigram. *Shape:* (pairs,) each"""
+    # Shifts and multiplications make the function asymmetric, so that "ab" and "ba" get different keys. Overflow is
+    # intended.
     mixed = (first ^ (first >> _SHIFT)) * _MULTIPLIER + second
     return (mixed ^ (mixed >> _SHIFT)) * _MULTIPLIER
 
 
 class StringTable:
-    """A map from keys to the rows of an embedding table.
+    """A mapping from keys (64-bit hashes of strings) to embedding rows.
 
-    Row 0 is the unknown row. Keys get the rows from 1 in the order in which they are added.
+    Row 0 is the embedding of unknown keys. New keys get the next row, starting with row 1.
     """
 
     def __init__(self, keys: Keys | None = None) -> None:
@@ -118,23 +121,23 @@ class StringTable:
             self.add(keys)
 
     def __len__(self) -> int:
-        """Return the number of rows, including row 0."""
+        """Return the number of embedding rows, including row 0."""
         return self._rows.size + 1
 
     @property
     def keys(self) -> Keys:
-        """The keys, sorted by row. The first key has row 1. *Shape:* (rows - 1,)"""
+        """The keys in the order of their rows, starting with row 1. *Shape:* (rows - 1,)"""
         return self._sorted_keys[np.argsort(self._rows)]
 
     def rows(self, keys: Keys) -> IntArray:
-        """Return the row of each key, and 0 for unknown keys. *Shape:* (keys,)"""
+        """Return the embedding row of each key, or 0 for unknown keys. *Shape:* (keys,)"""
         indices, found = search(self._sorted_keys, keys)
         rows = np.zeros(keys.size, dtype=np.int64)
         rows[found] = self._rows[indices[found]]
         return rows
 
     def add(self, keys: Keys) -> int:
-        """Assign rows to new keys in the order in which they first occur. Return the number of new keys."""
+        """Add keys that are not in the table, in the order of first occurrence. Return the number of added keys."""
         _, found = search(self._sorted_keys, keys)
         new_keys, first = np.unique(keys[~found], return_index=True)
         new_rows = np.empty(new_keys.size, dtype=np.int64)
@@ -148,11 +151,11 @@ class StringTable:
 
 @dataclass(frozen=True)
 class Normaliser:
-    """A function that normalizes the text of a token.
+    """A function that normalizes strings.
 
-    digits (bool): Replace the digits of all scripts by `0`.
-    lower (bool): Convert letters to lower case.
-    simplify (bool): Convert traditional characters to simplified ones, and full-width letters to half-width ones.
+    digits (bool): Whether to replace digits by `0`, in all scripts.
+    lower (bool): Whether to convert letters to lower case.
+    simplify (bool): Whether to convert traditional to simplified characters, and full-width to half-width letters.
     """
 
     digits: bool = True
@@ -167,15 +170,15 @@ class Normaliser:
         return _DIGIT.sub("0", text) if self.digits else text
 
     def key(self, text: str) -> int:
-        """Return spaCy's hash of the normalized string."""
+        """Return spaCy's 64-bit hash of the normalized string."""
         return get_string_id(self(text))
 
 
 class KeyCache:
-    """A map from the ORTH hashes of tokens to the keys of their normalized strings, which computes missing keys.
+    """A cache that maps the ORTH hash of a token to the hash of its normalized string.
 
-    The cache saves normalizing frequent strings again in each batch. It is emptied when it exceeds 50,000 strings.
-    Threads can share it.
+    Strings are normalized when they first occur. The cache is cleared when it exceeds 50,000 strings. Threads can share
+    a cache.
     """
 
     def __init__(self, normaliser: Normaliser) -> None:
@@ -183,16 +186,16 @@ class KeyCache:
         self._key_of: dict[int, int] = {}
 
     def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
-        """Return the keys of strings.
+        """Return the hashes of normalized strings.
 
-        orths (Keys): The ORTH hashes of the strings, usually the distinct strings in a batch. *Shape:* (strings,)
-        stores (Sequence[StringStore]): String stores. Each string must be in at least one of them.
+        orths (Keys): The ORTH hashes of the strings. *Shape:* (strings,)
+        stores (Sequence[StringStore]): StringStores that together contain all strings.
         RETURNS (Keys): *Shape:* (strings,)
         """
         if not (self.normaliser.digits or self.normaliser.lower or self.normaliser.simplify):
             return orths
         wanted = orths.tolist()
-        key_of = self._key_of  # A local reference, since another thread may replace the dictionary.
+        key_of = self._key_of  # keep a reference: another thread may clear the cache
         missing = [orth for orth in wanted if orth not in key_of]
         if len(key_of) + len(missing) > _MAX_STRINGS:
             key_of, missing = {}, wanted
@@ -202,19 +205,19 @@ class KeyCache:
 
 
 def texts_of(orths: Sequence[Any], stores: Sequence[StringStore]) -> list[str]:
-    """Return the strings for a list of hashes, each from the first store that contains the hash."""
+    """Return the string of each hash, from the first StringStore that contains the hash."""
     if len(stores) == 1:
         return list(map(stores[0].__getitem__, orths))
     return [next(store[orth] for store in stores if orth in store) for orth in orths]
 
 
 def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
-    """Return the keys of the bigrams of each token and the next one.
+    """Return the hash of the bigram that starts with each token.
 
-    keys (Keys): The keys of the tokens in all texts, concatenated. *Shape:* (tokens,)
-    lengths (IntArray): Number of tokens in each text. *Shape:* (texts,)
-    end_key (int): The key that follows the last token of a text.
-    RETURNS (Keys): *Shape:* (tokens,)
+    keys (Keys): Hashes of the tokens in all texts, concatenated. *Shape:* (tokens,)
+    lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
+    end_key (int): The hash that follows the last token of each text.
+    RETURNS (Keys): Hashes of the bigrams. *Shape:* (tokens,)
     """
     following = np.empty_like(keys)
     following[:-1] = keys[1:]
@@ -224,15 +227,15 @@ def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
 
 
 def unigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
-    """Return the keys of the strings in a vectors file, as `KeyCache` computes them for tokens. *Shape:* (strings,)"""
+    """Return the hash of each normalized string, for the strings of pretrained vectors. *Shape:* (strings,)"""
     return np.fromiter(map(normaliser.key, strings), dtype=np.uint64)
 
 
 def bigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
-    """Return the keys of the bigrams in a vectors file, as `pair_keys` computes them for tokens. *Shape:* (strings,)
+    """Return the hash of each bigram, for the strings of pretrained vectors. *Shape:* (strings,)
 
-    A bigram is two characters, or one character and `END_MARK`. Any other string gets a key that does not occur in
-    texts.
+    A bigram is two characters, or one character followed by `END_MARK`. Any other string gets a hash that `pair_keys`
+    does not return for texts.
     """
     halves = [_halves(text) for text in strings]
     first, second = (unigram_key_array((pair[index] for pair in halves), normaliser) for index in (0, 1))

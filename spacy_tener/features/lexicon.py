@@ -1,7 +1,7 @@
-"""Lexicons: immutable lists of words, and a fast search for all of their occurrences in a batch of texts.
+"""Immutable lists of words (lexicons), and a trie that finds all their occurrences in a batch of texts.
 
-`LexiconEmbed` finds the words that FLAT and its relatives encode. `word_lists.py` uses the same search for lists that
-change after training. `lexicon_sources.py` contains the registered functions that create lexicons.
+`LexiconEmbed` uses lexicons for models that encode words, such as FLAT. `word_lists.py` uses the trie for lists that
+users can change after training. `lexicon_sources.py` contains the registered functions that create lexicons.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, CodePoints, JoinedText, code_points, lengths_of
 from .keys import Keys, mix, search, simplify
 
-# Maximum number of matches in a part of the text that is searched at once. The search needs about 70 bytes for a match,
-# so that a part needs at most 20 MB.
+# Texts are searched in parts with at most this number of matches. A match needs about 70 bytes, so a part needs at most
+# 20 MB.
 _MATCHES_PER_WINDOW = 1 << 18
-# Maximum number of words in a lexicon. Words and trie of this size take about 700 MB of memory and 8 seconds to build.
+# Maximum number of words in a lexicon. A lexicon of this size needs about 700 MB of memory and takes 8 seconds to
+# build.
 MAX_LEXICON_WORDS = 5_000_000
-# Characters that a lexicon cannot contain: the separator of texts, and lone surrogates, which cannot be encoded.
+# Words must not contain the separator of texts, or surrogates, which cannot be encoded as UTF-8.
 _INVALID = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
-# Number of bits of a Unicode code point, and the first number above all code points.
+# Number of bits for a code point in an edge, and the first node number that is not a code point.
 _CODE_BITS, _FIRST_NODE = np.uint64(21), 0x110000
 _NO_MATCHES = np.zeros((3, 0), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Match:
-    """The lexicon words that occur in a batch of texts, sorted by text, head and tail.
+    """The lexicon words that occur in a batch of texts, sorted by text, first token and last token.
 
-    words (IntArray): Index of each matched word in the lexicon. *Shape:* (words,)
-    heads (IntArray): Position of the word's first token in its text. *Shape:* (words,)
-    tails (IntArray): Position of the word's last token in its text. *Shape:* (words,)
-    counts (IntArray): Number of matched words in each text. *Shape:* (texts,)
+    words (IntArray): Index of each word in the lexicon. *Shape:* (words,)
+    heads (IntArray): Position of each word's first token in its text. *Shape:* (words,)
+    tails (IntArray): Position of each word's last token in its text. *Shape:* (words,)
+    counts (IntArray): Number of words in each text. *Shape:* (texts,)
     """
 
     words: IntArray
@@ -54,27 +55,28 @@ class Match:
 
 
 class WordTrie:
-    """A trie that finds all occurrences of words in a text, implemented with sorted NumPy arrays.
+    """A trie that finds all occurrences of words in a text. Its edges are stored in a sorted NumPy array.
 
-    A node stands for a prefix. The node of a single character is its code point; nodes of longer prefixes get numbers
-    from 0x110000 in the order of their lengths. An edge is the 64-bit number `node << 21 | code point`, so that a step
-    for many positions at once is a binary search in the sorted array of edges:
+    Each node represents a prefix. The node of a single character is its code point, and nodes of longer prefixes are
+    numbered from 0x110000. An edge is stored as the 64-bit key `node << 21 | code point`, so that it is found by binary
+    search:
 
         words  ab, abc      edges  a|b -> 0x110000 (word ab),  0x110000|c -> 0x110001 (word abc)
 
-    The search starts at all positions of the text and moves all of them by one character in each iteration, until none
-    matches. It is as fast as an Aho-Corasick automaton in Rust, and is built three times as fast
-    (research/results/lexicon.md).
+    The search starts at all characters of the text. Each iteration follows one edge from all remaining positions, which
+    is a single call of `np.searchsorted`. The search is as fast as an Aho-Corasick automaton in Rust, and building the
+    trie is three times as fast (research/results/lexicon.md).
 
-    words (Mapping[str, int]): The words, with at least two characters each, and the index that a match returns.
+    words (Mapping[str, int]): The words and their indices. Each word has at least two characters.
     """
 
     def __init__(self, words: Mapping[str, int]) -> None:
         lengths, codes = lengths_of(words), code_points("".join(words)).astype(np.uint64)
         first_indices, rest = starts(lengths), np.arange(lengths.size)
         indices = np.fromiter(words.values(), dtype=np.int64, count=lengths.size)
-        # A table of hashed bigrams with which words begin. Most positions of a text are not in the table, which makes
-        # the search twice as fast. The table has at least eight entries for each word, so that collisions are rare.
+        # A mask of the hashed first two characters of all words (a Bloom filter with a single hash function). It
+        # excludes most positions of a text, which makes the search twice as fast. With at least eight entries per word,
+        # collisions are rare.
         self._shift = np.uint64(64 - (8 * lengths.size).bit_length())
         self._beginnings = np.zeros(1 << (64 - int(self._shift)), dtype=bool)
         self._beginnings[self._hash(codes[first_indices], codes[first_indices + 1])] = True
@@ -91,18 +93,19 @@ class WordTrie:
             edges.append(keys)
             ends.append(np.full(keys.size, -1))
             ends[-1][children[is_end]] = indices[rest[is_end]]
-        # The edges are sorted, since nodes of longer prefixes have higher numbers. The second array contains the index
-        # of the word that ends with each edge, or -1. *Shape:* (edges,) each
+        # The concatenated edges are sorted, since nodes of longer prefixes have higher numbers. `_words` contains the
+        # index of the word that each edge completes, or -1.
         self._edges, self._words = np.concatenate(edges), np.concatenate(ends)
 
     def find(self, codes: CodePoints, start: int, stop: int) -> IntArray:
-        """Find all words that begin in a part of a text, including overlapping words. Shorter words come first.
+        """Find all words that begin in a range of a text, including overlapping words. Shorter words come first.
 
-        codes (CodePoints): The text of a batch, as in `JoinedText.simplified`. *Shape:* (characters,)
-        start, stop (int): The part of the text, as indices of characters.
-        RETURNS (IntArray): The first character, the end (exclusive) and the index of each word. *Shape:* (3, words)
+        codes (CodePoints): Code points of the text, in simplified script. *Shape:* (characters,)
+        start, stop (int): The range of characters.
+        RETURNS (IntArray): For each match, the first character, the end (exclusive), and the index of the word.
+            *Shape:* (3, matches)
         """
-        stop = min(stop, codes.size - 1)  # No word begins with the last separator.
+        stop = min(stop, codes.size - 1)  # no bigram starts at the last separator
         first, second = (codes[start + shift : stop + shift].astype(np.uint64) for shift in (0, 1))
         positions = np.flatnonzero(self._beginnings[self._hash(first, second)]) + start
         nodes, length, found = codes[positions].astype(np.uint64), 1, [_NO_MATCHES]
@@ -118,20 +121,23 @@ class WordTrie:
 
 
 class Lexicon:
-    """An immutable list of words with at least two characters, each with an optional tag such as a part of speech.
+    """An immutable list of words with at least two characters. A word can have a tag, such as its part of speech.
 
-    Copies are the same object. The trie is built by `prepare` or by the first search. Searching does not write to the
-    trie, so that forked processes share its memory. The trie is not saved with a pipeline, since building it from
-    350,000 words takes a quarter of a second.
+    Invalid words are ignored: single characters, white space, and strings with a NUL or a surrogate. If a word occurs
+    several times, the first tag is used. A lexicon with more than five million words raises an error.
 
-    words (Iterable[str]): The words. The first of equal words is used, with its tag. Strings with fewer than two
-        characters, strings of white space, and strings with a NUL or a lone surrogate are left out. More than five
-        million words raise an error.
-    tags (Iterable[str] | None): The tag of each word. The empty string stands for no tag.
+    The trie is built by `prepare` or by the first search. It is not saved, since building it takes only a quarter of a
+    second for 350,000 words. Copies of a lexicon are the same object, and forked processes share the memory of the
+    trie.
 
-    The attribute `words` contains the words in their order, to which all indices of words refer. `tag_names` contains
-    the empty string and the distinct tags in the order of their first occurrence, and `tags` the index of each word's
-    tag in `tag_names`. *Shape:* (words,)
+    words (Iterable[str]): The words.
+    tags (Iterable[str] | None): The tag of each word. An empty string stands for no tag.
+
+    Attributes:
+
+    words (list[str]): The valid words.
+    tag_names (list[str]): An empty string, followed by the distinct tags.
+    tags (NDArray[np.int32]): Index of each word's tag in `tag_names`. *Shape:* (words,)
     """
 
     words: list[str]
@@ -170,23 +176,27 @@ class Lexicon:
         return isinstance(word, str) and simplify(word) in self._index_of
 
     def prepare(self) -> None:
-        """Build the trie, so that the first text of a service is processed fast and forked workers share the trie."""
+        """Build the trie before the first search.
+
+        This avoids a delay for the first text of a service, and allows forked processes to share the memory of the
+        trie.
+        """
         self.trie  # noqa: B018 - a cached property
 
     def index(self, words: Sequence[str]) -> IntArray:
-        """Return the index of each word in the lexicon, or -1 for missing words. *Shape:* (words,)"""
+        """Return the index of each word, or -1 for words that are not in the lexicon. *Shape:* (words,)"""
         return np.fromiter((self._index_of.get(simplify(word), -1) for word in words), dtype=np.int64, count=len(words))
 
     def find(self, text: JoinedText, max_words: int | None = None) -> Match:
         """Find all words that start and end at token boundaries, including overlapping and nested words.
 
-        The search distinguishes upper and lower case. It does not distinguish traditional from simplified characters,
-        and full-width from half-width letters (see `simplify`).
+        The search is case-sensitive. It ignores the difference between traditional and simplified characters, and
+        between full-width and half-width letters (see `simplify`).
 
-        text (JoinedText): The texts. Tokens can be characters, words, or both.
-        max_words (int | None): Maximum number of words that start with the same token. The longest words are used. The
-            limit bounds the cost of text with very many nested words.
-        RETURNS (Match): The words and their tokens.
+        text (JoinedText): The texts.
+        max_words (int | None): Maximum number of words that start with the same token. The longest words are returned.
+            This limits the cost of texts with many nested words.
+        RETURNS (Match): The words and their positions.
         """
         if max_words is not None and max_words < 0:
             raise ValueError(f"max_words must be at least 0; got {max_words}.")
@@ -198,15 +208,16 @@ class Lexicon:
         return Match(words=words, heads=heads - first_tokens, tails=tails - first_tokens, counts=counts)
 
     def _find_all(self, text: JoinedText, max_words: int | None) -> Iterator[IntArray]:
-        """Yield the words, heads and tails in one part of the text after another. *Shape:* (3, words) each
+        """Yield the word indices, first tokens and last tokens of matches, for one part of the texts at a time.
 
-        Words beyond `max_words` are removed from each part at once, which limits the memory that they need.
+        `max_words` is applied to each part, to limit the memory that matches need. *Shape:* (3, matches) each
         """
         for start in range(0, len(text) if self.words else 0, self._window):
             first_indices, ends, words = self.trie.find(text.simplified.codes, start, start + self._window)
             heads, tails = text.tokens_starting[first_indices], text.tokens_ending[ends - 1]
             matches = np.flatnonzero((heads >= 0) & (tails >= 0))
-            # The trie returns matches sorted by length, so that a stable sort by head yields the order (head, tail).
+            # `WordTrie.find` returns shorter words first. A stable sort by first token therefore results in the order
+            # (first token, last token).
             matches = matches[np.argsort(heads[matches], kind="stable")]
             if max_words is not None:
                 matches = matches[longest_mask(heads[matches], max_words)]
@@ -221,8 +232,11 @@ class Lexicon:
         return self._indices_of_forms()
 
     def _indices_of_forms(self) -> dict[str, int]:
-        """Return the index of each simplified word. If several words have the same form, the first is used."""
-        # One call for the whole string is faster than a call for each word. No word contains the separator.
+        """Return the index of each word by its simplified form.
+
+        If several words have the same simplified form, the first is used.
+        """
+        # Simplifying a single long string is faster than simplifying each word.
         forms = simplify(SEPARATOR.join(self.words)).split(SEPARATOR) if self.words else []
         return dict(zip(reversed(forms), reversed(range(len(forms))), strict=True))
 
@@ -233,17 +247,17 @@ class Lexicon:
             "tag_names": self.tag_names,
             "tags": self.tags.astype("<i4").tobytes(),
         }
-        # Level 1 takes a fifth of the time that the default level takes, and gives 10 % more bytes.
+        # Compared with the default level, level 1 takes a fifth of the time and results in 10 % more bytes.
         data = zlib.compress(cast(bytes, srsly.msgpack_dumps(message)), level=1)
         _LOADED.setdefault(_digest(data), self)
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Lexicon:
-        """Load a lexicon from the bytes that `to_bytes` returned.
+        """Load a lexicon from the result of `to_bytes`.
 
-        Equal bytes give the same object as long as it is in use in the process, so that copies of a pipeline share the
-        words and the trie.
+        If the same lexicon has already been loaded and is in use, the existing object is returned. Copies of a pipeline
+        therefore share the lexicon and its trie.
         """
         key = _digest(data)
         lexicon = _LOADED.get(key)
@@ -272,7 +286,7 @@ class Lexicon:
 
 
 def is_valid_word(word: str) -> bool:
-    """Return True if a lexicon can contain the word."""
+    """Return whether a lexicon can contain a word."""
     return len(word) > 1 and not word.isspace() and not _INVALID.search(word)
 
 
@@ -284,9 +298,10 @@ def _digest(data: bytes) -> bytes:
 
 
 def longest_mask(heads: IntArray, max_words: int) -> BoolArray:
-    """Return a mask of the `max_words` longest words with each head. *Shape:* (words,)
+    """Return a mask of the `max_words` longest words that start with each token. *Shape:* (words,)
 
-    heads (IntArray): Heads of words that are sorted by (head, tail). *Shape:* (words,)
+    heads (IntArray): First token of each word. The words must be sorted by first token and last token.
+        *Shape:* (words,)
     """
     first_indices = np.flatnonzero(np.diff(heads, prepend=-1))
     sizes = np.diff(first_indices, append=heads.size)

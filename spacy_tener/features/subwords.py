@@ -1,7 +1,7 @@
-"""Tokenization of Docs for a transformer: subword tokens in windows, and their alignment with spaCy's tokens.
+"""Subword tokenization for transformers: split texts into windows of subword tokens, and align these with spaCy tokens.
 
-`SubwordTokenizer` is used by the encoders of `OnnxEmbed` and by `TransformerEmbed`. `TokenizerJson` loads the tokenizer
-of a transformer; `Characters` in `onnx/encoder.py` is a tokenizer for encoders whose input is characters.
+`OnnxEmbed` and `TransformerEmbed` use `SubwordTokenizer`. `TokenizerJson` loads the tokenizer of a transformer.
+Encoders whose input is characters use `Characters` in `onnx/encoder.py`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ _MASK_TOKENS = "[MASK]", "<mask>"
 
 @dataclass(frozen=True)
 class SubwordBatch:
-    """The subword tokens of a batch of texts, split into windows, and their alignment with the tokens.
+    """The subword tokens of a batch of texts, split into windows and aligned with spaCy tokens.
 
-    The alignment is a list of pairs of a token and a subword token that overlap. If a text is split into several
-    windows, the pair contains the subword token in the window that gives it the most context. For the tokens `Leeds`
-    and `U` and the subword tokens `[CLS] Lee ##ds U [SEP]`, the pairs are (0, 1), (0, 2) and (1, 3).
+    The alignment consists of all pairs of a token and a subword token that overlap. For the tokens `Leeds` and `U` and
+    the subword tokens `[CLS] Lee ##ds U [SEP]`, the pairs are (0, 1), (0, 2) and (1, 3). If a subword token is in
+    several windows, the window with the most context is used.
 
     ids (IntArray): Ids of the subword tokens in all windows, including special tokens. *Shape:* (subwords,)
-    lengths (IntArray): Number of subword tokens in each window. *Shape:* (windows,)
+    lengths (IntArray): Window lengths in subword tokens. *Shape:* (windows,)
     sizes (IntArray): Number of subword tokens in all windows of each text. *Shape:* (texts,)
-    indices (IntArray): Index in `ids` of the subword token of each pair. *Shape:* (pairs,)
-    tokens (IntArray): Index of the token of each pair, in ascending order. *Shape:* (pairs,)
-    n_tokens (int): Number of tokens in the batch. Tokens such as white space can be without subword tokens.
+    indices (IntArray): Index in `ids` of the subword token in each pair. *Shape:* (pairs,)
+    tokens (IntArray): Index of the token in each pair, in ascending order. *Shape:* (pairs,)
+    n_tokens (int): Number of tokens in the batch. Some tokens, such as white space, are not in any pair.
     """
 
     ids: IntArray
@@ -47,28 +47,27 @@ class SubwordBatch:
     n_tokens: int
 
     def first_subwords(self) -> SubwordBatch:
-        """Return a copy whose pairs contain only the first subword token of each token."""
+        """Return a batch in which each token is aligned with its first subword token only."""
         pairs = np.flatnonzero(np.diff(self.tokens, prepend=-1))
         return replace(self, indices=self.indices[pairs], tokens=self.tokens[pairs])
 
 
-# The ids of the subword tokens in each text, *Shape:* (subwords,), and their character offsets, *Shape:* (subwords, 2).
+# Ids and character offsets of the subword tokens in each text. *Shape:* (subwords,) and (subwords, 2)
 SubwordsOfTexts = tuple[Sequence[IntArray], Sequence[IntArray]]
 
 
 @dataclass(frozen=True)
 class SubwordTokenizer:
-    """A tokenizer that splits Docs into windows of subword tokens and aligns these with the tokens of the Docs.
+    """A tokenizer that splits Docs into windows of subword tokens, and aligns the subword tokens with spaCy tokens.
 
-    The text is tokenized as the transformer requires, independently of the tokens of the Doc. For example, `2023` can
-    be a single subword token. If the four characters are tokens, all four are aligned with this subword token.
+    The tokenization does not depend on the tokens of the Doc. For example, the subword token `2023` is aligned with
+    four tokens if each character of the Doc is a token.
 
     encode (Callable[[list[str]], SubwordsOfTexts]): Function that splits texts into subword tokens.
-    before, after (IntArray): Ids of the special tokens at the start and at the end of a window. *Shape:* (special
-        tokens,)
+    before, after (IntArray): Ids of the special tokens at the start and end of a window. *Shape:* (special tokens,)
     size (int): Maximum number of subword tokens in a window, without special tokens.
-    overlap (int): Number of subword tokens of context on each side of a window's core.
-    mask_token (str | None): The string that the tokenizer converts to the mask token, or None if there is none.
+    overlap (int): Number of subword tokens on each side of a window that only serve as context.
+    mask_token (str | None): The mask token, such as `[MASK]`, or None if the tokenizer has no mask token.
     """
 
     encode: Callable[[list[str]], SubwordsOfTexts]
@@ -83,14 +82,14 @@ class SubwordTokenizer:
         return self.tokenize(texts, *_token_spans(docs, begins_of(lengths_of(texts) + 1)))
 
     def tokenize(self, texts: list[str], starts: IntArray, ends: IntArray) -> SubwordBatch:
-        """Split texts into windows of subword tokens, and align these with tokens.
+        """Split texts into windows of subword tokens, and align the subword tokens with tokens.
 
         texts (list[str]): The texts.
-        starts, ends (IntArray): Start and end of each token in the concatenated texts, with one character between
-            texts. *Shape:* (tokens,) each
-        RETURNS (SubwordBatch): The subword tokens of all texts.
+        starts, ends (IntArray): Character offsets of the tokens in the concatenated texts, which are separated by one
+            character. *Shape:* (tokens,) each
+        RETURNS (SubwordBatch): The windows and the alignment.
         """
-        # The character between the texts ensures that a token at the end of a text does not touch the next text.
+        # The character between two texts ensures that tokens of different texts never touch.
         encoded, spans = self.encode(texts)
         begins = begins_of(lengths_of(texts) + 1)
         subwords, tokens = align(_joined(spans, begins), starts, ends)
@@ -106,10 +105,10 @@ class SubwordTokenizer:
         )
 
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
-        """Split the subword tokens of one text into windows with special tokens.
+        """Split the subword tokens of a text into windows, and add special tokens.
 
-        RETURNS (tuple[IntArray, IntArray]): The ids of each window, *Shape:* (windows, size), and for each subword
-            token of the text its index in the flattened windows, *Shape:* (subwords,).
+        RETURNS (tuple[IntArray, IntArray]): The ids in each window, and the index of each subword token in the
+            flattened windows. *Shape:* (windows, size) and (subwords,)
         """
         starts, window_indices = overlapping_windows(len(ids), size=self.size, overlap=self.overlap)
         text = ids[starts[:, None] + np.arange(min(len(ids), self.size))]
@@ -122,9 +121,9 @@ class SubwordTokenizer:
 
 @dataclass(frozen=True)
 class TokenizerJson:
-    """A tokenizer of the library tokenizers, loaded from its `tokenizer.json` when it is first used.
+    """A tokenizer of the library `tokenizers`, which is loaded when it is first used.
 
-    json (bytes): The content of the file.
+    json (bytes): The file `tokenizer.json`.
     """
 
     json: bytes
@@ -139,7 +138,7 @@ class TokenizerJson:
 
         try:
             tokenizer = Tokenizer.from_buffer(self.json)
-        except Exception as error:  # The library raises plain exceptions.
+        except Exception as error:  # the library has no exception class
             raise RemedyError(
                 f"The tokenizer's file cannot be read: {error}", "Name the tokenizer.json of the encoder."
             ) from error
@@ -149,15 +148,15 @@ class TokenizerJson:
 
     @property
     def size(self) -> int:
-        """The number of ids, which is one more than the largest id."""
+        """The vocabulary size, including added tokens. It is one more than the largest id."""
         return max(self._tokenizer.get_vocab().values(), default=0) + 1
 
     def encode(self, texts: list[str]) -> SubwordsOfTexts:
-        """Return the ids and the character offsets of the subword tokens in each text, without special tokens."""
+        """Split texts into subword tokens, without special tokens. Return their ids and character offsets."""
         try:
-            # `encode_batch` would start threads, and the library would then warn in each process that is forked later.
+            # `encode_batch` starts threads. The library then prints a warning when the process is forked.
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
-        except Exception as error:  # The library raises plain exceptions.
+        except Exception as error:  # the library has no exception class
             raise RemedyError(
                 f"The tokenizer cannot split a text: {error}", "Repair its tokenizer.json, or name another encoder."
             ) from error
@@ -165,10 +164,10 @@ class TokenizerJson:
         return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]
 
     def subword_tokenizer(self, window: int, overlap: int) -> SubwordTokenizer:
-        """Create a tokenizer of Docs.
+        """Create a tokenizer for Docs.
 
         window (int): Maximum number of subword tokens in a window, including special tokens.
-        overlap (int): Number of subword tokens of context on each side of a window's core.
+        overlap (int): Number of subword tokens on each side of a window that only serve as context.
         """
         before, after = self._special_tokens()
         mask_token = next((token for token in _MASK_TOKENS if self._tokenizer.token_to_id(token) is not None), None)
@@ -176,10 +175,10 @@ class TokenizerJson:
 
     def _special_tokens(self) -> tuple[IntArray, IntArray]:
         """Return the ids of the special tokens before and after a text. *Shape:* (special tokens,) each"""
-        # The tokenizer does not list these tokens. Encoding a sample word shows them.
+        # The tokenizer has no attribute for special tokens, so they are found by encoding the word "a".
         tokenizer = self._tokenizer
         if tokenizer.token_to_id("a") is None:
-            tokenizer = self._load()  # A second instance, since `add_tokens` would change this one.
+            tokenizer = self._load()  # load it again, since `add_tokens` modifies it
             tokenizer.add_tokens(["a"])
         sample = tokenizer.encode("a")
         ids, text = np.asarray(sample.ids, np.int64), np.flatnonzero(np.asarray(sample.special_tokens_mask) == 0)
@@ -187,19 +186,20 @@ class TokenizerJson:
 
 
 def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[IntArray, IntArray]:
-    """Split a sequence of subword tokens into overlapping windows.
+    """Split a sequence of subword tokens into overlapping windows, and choose a window for each subword token.
 
-    For each subword token, choose a window in which it has `overlap` subword tokens of context on both sides, or all
-    the context that the text contains. With a size of 10 and an overlap of 3, the windows of 14 subword tokens are
+    In the chosen window, a subword token has at least `overlap` subword tokens of context on both sides, except near
+    the start and end of the sequence. For example, 14 subword tokens are split as follows with a size of 10 and an
+    overlap of 3:
 
         0 1 2 3 4 5 6 7 8 9              window 0 for the positions 0 to 6
                 4 5 6 7 8 9 10 11 12 13  window 1 for the positions 7 to 13
 
     n_subwords (int): Length of the sequence.
     size (int): Length of the windows. A shorter sequence is a single window.
-    overlap (int): Number of subword tokens of context on each side.
-    RETURNS (tuple[IntArray, IntArray]): The start of each window, *Shape:* (windows,), and the index of the chosen
-        window for each subword token, *Shape:* (subwords,).
+    overlap (int): Number of subword tokens on each side of a window that only serve as context.
+    RETURNS (tuple[IntArray, IntArray]): The start of each window, and the index of the chosen window for each subword
+        token. *Shape:* (windows,) and (subwords,)
     """
     step = size - 2 * overlap
     count = -(-(n_subwords - 2 * overlap) // step) if n_subwords > size else min(n_subwords, 1)
@@ -210,12 +210,14 @@ def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[In
 def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
     """Return all pairs of a subword token and a token that overlap, sorted by token.
 
-    spans (IntArray): Start and end of each subword token. *Shape:* (subwords, 2)
-    starts, ends (IntArray): Start and end of each token, both in ascending order. *Shape:* (tokens,) each
-    RETURNS (tuple[IntArray, IntArray]): The subword token and the token of each pair. *Shape:* (pairs,) each
+    spans (IntArray): Subword token starts and ends. *Shape:* (subwords, 2)
+    starts, ends (IntArray): Token starts and token ends, both in ascending order. *Shape:* (tokens,) each
+    RETURNS (tuple[IntArray, IntArray]): Index of the subword token and of the token in each pair.
+        *Shape:* (pairs,) each
     """
-    # Both lists are sorted, so that the tokens which overlap a subword token are a range. It begins with the first
-    # token that ends after the subword token starts, and ends before the first token that starts at or after its end.
+    # Tokens are sorted, so the tokens that overlap a subword token are consecutive. The first one is the first token
+    # that ends after the start of the subword token. The last one is before the first token that starts at or after the
+    # end of the subword token.
     first = np.searchsorted(ends, spans[:, 0], side="right")
     behind = np.searchsorted(starts, spans[:, 1], side="left")
     covered = np.where(spans[:, 1] > spans[:, 0], np.maximum(behind - first, 0), 0)
@@ -226,15 +228,19 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
 
 
 def _joined(parts: Sequence[IntArray], begins: IntArray) -> IntArray:
-    """Convert the indices in each part to indices in the concatenated parts, which start at `begins`."""
+    """Convert indices within each text to indices in the concatenated texts.
+
+    parts (Sequence[IntArray]): Indices or character offsets within each text.
+    begins (IntArray): Text starts in the concatenated texts. *Shape:* (texts,)
+    """
     joined: IntArray = np.concatenate([part + begin for part, begin in zip(parts, begins.tolist(), strict=True)])
     return joined
 
 
 def _token_spans(docs: Sequence[Doc], begins: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the start and end of each token in the concatenated texts. *Shape:* (tokens,) each
+    """Return the character offsets of each token in the concatenated texts. *Shape:* (tokens,) each
 
-    begins (IntArray): Start of each text. *Shape:* (texts,)
+    begins (IntArray): Text starts in the concatenated texts. *Shape:* (texts,)
     """
     spans = [doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2) for doc in docs]
     starts, lengths = np.concatenate(spans).T
