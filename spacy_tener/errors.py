@@ -134,7 +134,7 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     Missing packages, insufficient memory and device errors get other messages than damaged or mismatched weights, so
     that users do not train a pipeline again unnecessarily.
 
-    name (str): Name of the component.
+    name (str): The component name.
     source (str): Path or description of the serialized component.
     """
     what = f"Cannot load the component '{name}' from {source}"

@@ -28,12 +28,12 @@ from .transitions import Transitions, inside_scores
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
     """Return the tags of the best path of each sequence.
 
-    If paths have equal scores, the path with the lower tag id at the last differing token is returned.
+    If several paths have the same score, the lower tag id is preferred, beginning at the last token.
 
     emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
     transitions (Transitions): Transition scores.
-    packing (Packing): Lengths of the sequences.
-    RETURNS (IntArray): Tag id of each token. *Shape:* (tokens,)
+    packing (Packing): The sequence lengths.
+    RETURNS (IntArray): The tag ids. *Shape:* (tokens,)
     """
     tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
     scores = np.ascontiguousarray(emissions.T)
@@ -50,7 +50,7 @@ def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[I
     scores (AnyFloats): Emission scores, plus the start scores at each first token and the end scores at each last
         token. The array is overwritten. *Shape:* (tags, tokens)
     table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (tags, tags)
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     RETURNS (tuple[IntArray, AnyFloats]): Tag id of each token, *Shape:* (tokens,), and score of each sequence in the
         order of `packing.order`, *Shape:* (sequences,).
     """
@@ -105,7 +105,7 @@ def decode_uncertain(
     scores (AnyFloats): Emission scores. *Shape:* (tags, tokens)
     start, end (AnyFloats): Start and end scores of each tag. *Shape:* (tags,)
     table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (tags, tags)
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     tags (IntArray): Tag id of each token. The tags of uncertain tokens are overwritten with the result.
         *Shape:* (tokens,)
     uncertain (IntArray): Indices of the uncertain tokens, in ascending order. *Shape:* (uncertain tokens,)
@@ -123,7 +123,8 @@ def decode_uncertain(
     first_token, last_token = uncertain[first], uncertain[last]
     begins_sequence = first_token == packing.offsets[sequence_of_stretch]
     ends_sequence = last_token + 1 == (packing.offsets + packing.lengths)[sequence_of_stretch]
-    # At the start or end of a sequence, np.where ignores the neighbouring tag, but its index must still be valid.
+    # np.where evaluates both alternatives, so the index of the neighbouring tag must be valid even at the start or end
+    # of a sequence.
     tags_before, tags_after = tags[first_token - 1], tags[np.minimum(last_token + 1, tags.size - 1)]
     scores = scores[:, uncertain]
     scores[:, first] += np.where(begins_sequence, start[:, None], table[tags_before].T)
@@ -152,7 +153,7 @@ def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packin
 
     emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
     transitions (Transitions): Transition scores.
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     k (int): Maximum number of paths.
     RETURNS (list[list[ScoredPath]]): The score and the tags of each path.
     """
@@ -182,7 +183,7 @@ def forward_k_best(
 
     emissions (AnyFloats): Emission scores. *Shape:* (tokens, tags)
     transitions (Transitions): Transition scores.
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     k (int): Number of paths to each tag.
     RETURNS (tuple[AnyFloats, IntArray]): Scores of the k best paths to each tag at the last token,
         *Shape:* (sequences, tags, k), and back-pointers, *Shape:* (tokens, tags, k).
@@ -207,7 +208,7 @@ def advance_k_best(
 
     The returned scores do not include the emissions of the new token. A back-pointer is `tag * k + rank`, where `tag`
     is the previous tag and `rank` selects one of the k best paths to this tag. The BIOES scheme allows two types of
-    transition: from O, S and E to B, O and S, and from B and I to E and I of the same label.
+    transition: from O, S and E to B, O and S, and from B and I to E and I with the same label.
 
     best (AnyFloats): Scores of the k best paths to each tag. *Shape:* (sequences, tags, k)
     outside (AnyFloats): Transition scores `[to, from]` from O, S and E to B, O and S. Each score is repeated k times.
@@ -232,7 +233,7 @@ def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> In
     """Return the tags of the k best paths, by following the back-pointers from the last token.
 
     pointers (IntArray): Back-pointers in packed order, as `tag * k + rank`. *Shape:* (tokens, tags, k)
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     last (IntArray): Last tag and rank of each path, as `tag * k + rank`. *Shape:* (sequences, k)
     RETURNS (IntArray): Tag ids in packed order. *Shape:* (tokens, k)
     """

@@ -14,15 +14,15 @@ alpha and beta both include it.
 The NumPy implementation computes a time step as the matrix product of exp(alpha[t - 1]) and exp(transitions), which is
 much faster than a logsumexp over all pairs of tags. Two techniques keep the result accurate:
 
-- The previous tags are divided into groups. The tags O, S and E are a group, and so are B and I of each label. All
-transitions to a tag come from the same group. The maximum of each group is subtracted before exp and added after log,
-as in logsumexp, so the scores of a group cannot all underflow.
-- The maximum over O, S and E is called the shift, and is not added again. Thus alpha[t] omits the sum of all shifts
-before token t. It remains a small number that float32 represents accurately, even in a long text.
-`ForwardBackward.shifts` returns the shifts.
+- To avoid underflow, alpha[t - 1] is shifted before exp. The tags are divided into groups: O, S and E are a group, and
+  so are B and I of each label. All transitions to a tag come from a single group. The maximum of each group is
+  subtracted before exp and added after log, as in logsumexp.
+- The maximum of the group O, S and E is called the shift. It is not added again. Thus alpha[t] omits the sum of all
+  shifts before token t, and remains a small number that float32 represents accurately even in a long text.
+  `ForwardBackward.shifts` returns the shifts.
 
-The backward scores are computed like forward scores of the reversed text with B and E swapped (see `mirrored_tags`).
-Both directions are processed as one batch.
+The backward scores are computed like the forward scores of the reversed text, with B and E swapped (see
+`mirrored_tags`). Both directions are processed as one batch.
 """
 
 from __future__ import annotations
@@ -57,10 +57,11 @@ class ForwardStep:
         self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
 
     def shifted(self, scores: AnyFloats, *, has_forbidden_tags: bool) -> AnyFloats:
-        """Subtract the maximum of each group of previous tags from the scores of the group.
+        """Shift the forward scores of the previous token, so that their exponentials do not underflow.
 
-        The groups are explained in the module docstring. The method sets `self.shift` to the maximum of O, S and E. It
-        sets `self.extra` to the maximum of B and I of each label, relative to `self.shift`.
+        The maximum of each group of tags is subtracted. The groups are explained in the module docstring. The method
+        sets `self.shift` to the maximum of O, S and E. It sets `self.extra` to the maximum of B and I for each label,
+        relative to `self.shift`.
 
         scores (AnyFloats): Forward scores of the previous token. *Shape:* (D, width, tags)
         has_forbidden_tags (bool): Whether emissions can be -inf. If all scores of a group are -inf, its maximum is
@@ -140,7 +141,7 @@ def forward_scores(
     scores (AnyFloats): Emission scores, which are overwritten. *Shape:* (D, tokens, tags)
     start (AnyFloats): Start scores. *Shape:* (D, tags)
     table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (D, tags, tags)
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     can_exponentiate (bool): Whether all transition scores can be exponentiated, see `Transitions`.
     RETURNS (AnyFloats): Forward scores without the shifts, see the module docstring. *Shape:* (D, tokens, tags)
     """
@@ -174,7 +175,7 @@ class ForwardBackward:
     Alpha and beta both include the emission of the token, and both omit the shifts of their direction. The module
     docstring contains the equations. Tokens are in the order of the text.
 
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     transitions (Transitions): Transition scores.
     emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
     alpha, beta (AnyFloats): Forward and backward scores. *Shape:* (tokens, tags) each
@@ -193,7 +194,7 @@ class ForwardBackward:
 
         emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
         transitions (Transitions): Transition scores.
-        packing (Packing): Lengths of the sequences.
+        packing (Packing): The sequence lengths.
         RETURNS (ForwardBackward): The forward and backward scores.
         """
         ahead, behind, swap = packing.forward, packing.backward, mirrored_tags(transitions.layout)
@@ -263,12 +264,13 @@ class ForwardBackward:
         with np.errstate(invalid="ignore"):
             source = step.shifted(self.alpha[None, later - 1], has_forbidden_tags=True)[0]
         target = self.beta[later] - total[later]
-        # `source` was shifted by `extra` for B and I, which only E and I can follow.
+        # `source` omits `extra`, the maximum of B and I for each label. Add it to E and I, the only tags that can
+        # follow B and I.
         for block in (layout.end, layout.inside):
             target[:, block] += step.extra[0]
         if self.transitions.can_exponentiate:
-            # For reachable tags, `target` is below MAX_EXPONENT, because source is 0 for at least one previous tag and
-            # the probability is at most 1. For unreachable tags, clipping avoids exp(inf) * 0 = NaN.
+            # Clip `target` to avoid exp(inf) * 0 = NaN. This only affects tags that no path can reach. For all other
+            # tags, `target` is below MAX_EXPONENT, because probabilities do not exceed 1.
             np.minimum(target, MAX_EXPONENT + 1, out=target)
         return source, target
 

@@ -95,7 +95,7 @@ def log_probability_of_longer(
     forward_backward (ForwardBackward): The forward and backward scores.
     total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
     first, last (IntArray): Indices of the first and the last token of each entity in the batch. *Shape:* (spans,)
-    label (IntArray): Index of the label of each entity. *Shape:* (spans,)
+    label (IntArray): Label index of each entity. *Shape:* (spans,)
     """
     layout = forward_backward.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
@@ -114,7 +114,7 @@ def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: 
     first and the last.
 
     first, last (IntArray): Indices of the first and the last token of each entity in the batch. *Shape:* (spans,)
-    label (IntArray): Index of the label of each entity. *Shape:* (spans,)
+    label (IntArray): Label index of each entity. *Shape:* (spans,)
     RETURNS (AnyFloats): The scores. *Shape:* (spans,)
     """
     layout, table = forward_backward.transitions.layout, forward_backward.transitions.table
@@ -149,9 +149,9 @@ def outside_marginals(
     forbidden = emissions == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
     _, total = forward_backward.unnormalized_log_marginals()
-    # alpha and beta include the emissions of the first and the last token, so the prefix sums add those of the tokens
-    # between them. If the span has one token, the difference of the prefix sums is minus its emission, which
-    # compensates for the emission being included in both alpha and beta.
+    # alpha and beta include the emissions of the first and the last token. The prefix sums add those of the tokens
+    # between them. If the span has one token, alpha and beta both include its emission, and the difference of the
+    # prefix sums subtracts it once.
     with np.errstate(invalid="ignore"):
         scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - total[last, 0]
         scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])

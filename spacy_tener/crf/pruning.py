@@ -1,6 +1,6 @@
 """Pruning for Viterbi decoding: find the tokens that are O in every best tag sequence.
 
-Most tokens of a text are not part of an entity. Pruning finds most of these tokens with vectorized operations, so that
+Most tokens are not in an entity. Pruning finds most of these tokens with vectorized operations, so that
 only the remaining tokens need Viterbi decoding. Used by `decode.viterbi`.
 
 Let y be a tag sequence with an entity on the tokens i to j, and y' the same sequence with O on these tokens. The
@@ -53,7 +53,7 @@ def certainly_outside(scores: AnyFloats, transitions: Transitions, packing: Pack
 
     scores (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tags, tokens)
     transitions (Transitions): Transition scores.
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): The sequence lengths.
     RETURNS (BoolArray): The mask. *Shape:* (tokens,)
     """
     layout, longest = transitions.layout, int(packing.lengths.max(initial=0))
@@ -77,9 +77,9 @@ def certainly_outside(scores: AnyFloats, transitions: Transitions, packing: Pack
 
 
 def _gains(scores: AnyFloats, transitions: Transitions, outside_is_forbidden: BoolArray, longest: int) -> AnyFloats:
-    """Return the gains, clipped to at least -FLOOR. *Shape:* (tags, tokens)
+    """Return the gain of each tag at each token, clipped to at least -FLOOR. *Shape:* (tags, tokens)
 
-    See the module docstring for the equation.
+    The gain is the score of the tag relative to O. See the module docstring for the equation.
     """
     layout = transitions.layout
     # If a tag and O are both forbidden, the difference -inf - (-inf) is NaN. It is replaced below.
@@ -87,7 +87,7 @@ def _gains(scores: AnyFloats, transitions: Transitions, outside_is_forbidden: Bo
         gains = scores - scores[layout.outside]
         gains += transitions.entity_gains[:, None]
     if outside_is_forbidden.any():
-        # If O is forbidden, the token must be part of an entity. The gain of an allowed tag is set so high that the
+        # If O is forbidden, the token must be in an entity. The gain of an allowed tag is set so high that the
         # entity's total gain is positive even if the gain of all other tokens is -FLOOR.
         forbidden = gains[:, outside_is_forbidden]
         gains[:, outside_is_forbidden] = np.where(np.isposinf(forbidden), FLOOR * (longest + 1), -np.inf)
@@ -97,7 +97,10 @@ def _gains(scores: AnyFloats, transitions: Transitions, outside_is_forbidden: Bo
 
 
 def _best_gains_over_two(gains: AnyFloats, layout: TagLayout, packing: Packing, barrier: float) -> AnyFloats:
-    """Return the maximum gain of an entity that covers a token and the next token. *Shape:* (tokens - 1,)"""
+    """Return the maximum gain of an entity that covers a token and the next token. *Shape:* (tokens - 1,)
+
+    The module docstring explains the gain and the use of prefix sums.
+    """
     begin, inside, end = gains[layout.begin], gains[layout.inside], gains[layout.end]
     begin[:, packing.last] = end[:, packing.first] = -np.inf
     inside[:, packing.first] = inside[:, packing.last] = -barrier

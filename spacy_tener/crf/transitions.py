@@ -2,9 +2,9 @@
 
 A CRF has parameters for the allowed transitions only, in two arrays:
 
-- `outside`: scores from the tags that can precede a new entity (the closers O, S, E) to the tags that can follow the
-end of an entity (the openers B, O, S).
-- `inside`: scores from B and I to E and I of the same label.
+- `outside`: scores from the tags that can precede a new entity (the closers O, S, E) to the tags that can follow an
+  entity (the openers B, O, S).
+- `inside`: scores from B and I to E and I with the same label.
 
 `Transitions` expands the parameters to a transition matrix `[from, to]`, so that each time step of the forward
 algorithm is a matrix product. With one label, the matrix is:
@@ -106,11 +106,11 @@ class Transitions:
 
     @cached_property
     def entity_gains(self) -> AnyFloats:
-        """Upper bound of the difference between an entity's transition scores and those of O tags. *Shape:* (tags,)
+        """Upper bounds of an entity's transition scores relative to those of O, for each tag. *Shape:* (tags,)
 
-        The difference is divided among the entity's tags. Each tag includes the transition from the previous tag, and
-        the last tag (E or S) also includes the transition to the next tag. The tags before and after an entity are
-        unknown, so the bound is the maximum over all possible tags. See `crf.pruning` for its use.
+        The bound of a tag is the largest difference between the score of a transition into the tag and the score of the
+        corresponding transition into O. For the last tag of an entity (E or S), the difference for the next transition
+        is added. `crf.pruning` uses the bounds to find tokens that cannot be in an entity.
         """
         layout, between = self.layout, self.table[self.layout.closers, self.layout.openers]
         into = np.vstack((self.start[layout.openers], between))
@@ -138,7 +138,7 @@ class Transitions:
 
 
 def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
-    """Return a writable view of the transition scores from B or I to E and I of the same label. *Shape:* (2, labels)
+    """Return a writable view of the transition scores from B or I to E and I with the same label. *Shape:* (2, labels)
 
     table (AnyFloats): Transition matrix. *Shape:* (tags, tags)
     layout (TagLayout): The tag ids.
@@ -151,7 +151,7 @@ def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
 
 
 def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:
-    """Return the transition scores from B and I to E and I of the same label.
+    """Return the transition scores from B and I to E and I with the same label.
 
     table (AnyFloats): Transition matrix. *Shape:* (tags, tags)
     layout (TagLayout): The tag ids.

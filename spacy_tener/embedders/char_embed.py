@@ -49,11 +49,11 @@ def build_char_embed(
     Registered as `spacy_tener.CharEmbed.v1`. Use it if the tokens are characters, as in a Chinese pipeline, or in any
     pipeline with `view = "characters"`. A bigram consists of a token and the next token.
 
-    width (int): Width of the token embeddings.
-    bigram_width (int): Width of the bigram embeddings. 0 for no bigrams.
+    width (int): Token embedding width.
+    bigram_width (int): Bigram embedding width. 0 for no bigrams.
     digits (bool): Replace every digit by 0.
     lower (bool): Convert to lower case.
-    dropout (float): Dropout rate of the concatenated embeddings.
+    dropout (float): Dropout rate for the concatenated embeddings.
     word_dropout (float): Probability that a token is replaced by the unknown token during training.
     bigram_dropout (float): Probability that a bigram is replaced by the unknown bigram during training.
     vectors (Optional[Union[str, Path]]): Pretrained token embeddings: a text file in word2vec or GloVe format (plain,
@@ -105,7 +105,7 @@ class CharVocabulary(Vocabulary):
     """Vocabulary of tokens and, optionally, of bigrams.
 
     normaliser (Normaliser): Normalizes the strings of tokens.
-    names (Iterable[str]): Names of the embedding tables: `unigram`, and `bigram` if bigrams are used.
+    names (Iterable[str]): Embedding table names: `unigram`, and `bigram` if bigrams are used.
     """
 
     def __init__(self, normaliser: Normaliser, names: Iterable[str]) -> None:
@@ -185,17 +185,17 @@ def build_word_char_embed(
     """Create an embedder that concatenates token embeddings and features of the token's characters.
 
     Registered as `spacy_tener.WordCharEmbed.v1`. A token has its own embedding if it occurs in the training data or has
-    a pretrained vector. All other tokens share the embedding of the unknown token, which is trained by word dropout. By
+    a pretrained vector. All other tokens share the embedding for unknown tokens, which is trained by word dropout. By
     default, tokens are lowercased first, so "London" and "LONDON" share an embedding. The character features are
     case-sensitive.
 
     chars (Optional[Union[Model[List[Doc], List[Floats2d]], Literal["cnn"]]]): The embedder for the characters:
         `spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1` or any other embedder. "cnn" for
         `spacy_tener.CharCNN.v1` with its defaults. None for no character features.
-    width (int): Width of the token embeddings.
+    width (int): Token embedding width.
     lower (bool): Convert tokens to lower case for their embedding.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the token embeddings. `chars` applies its own dropout.
+    dropout (float): Dropout rate for the token embeddings. `chars` applies its own dropout.
     word_dropout (float): Probability that a token is replaced by the unknown token during training.
     vectors (Optional[Union[str, Path, VectorsSource]]): Pretrained token embeddings: a text file in word2vec or GloVe
         format (plain, gz, bz2, xz), a directory created by `spacy init vectors`, or `spacy_tener.GloVe.v1`. The source

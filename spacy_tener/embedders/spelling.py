@@ -51,10 +51,10 @@ def build_char_cnn(
 
     filters (int): Number of convolution filters.
     window (int): Window size of the convolution, in characters. Must be odd.
-    char_width (int): Width of the character embeddings.
-    width (int): Width of the output.
+    char_width (int): Character embedding width.
+    width (int): Output width.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the character embeddings and of the output. The default is from the released code.
+    dropout (float): Dropout rate for the character embeddings and the output. The default is from the released code.
     char_dropout (float): Probability that a character is replaced by the unknown character during training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
@@ -89,10 +89,10 @@ def spelling_embedder(
 
     make_encoder (Callable[[], CharacterEncoder]): Creates the torch module.
     encode (Callable[[Weights], Encode]): Creates the NumPy implementation of the sequence encoder from its weights.
-    char_width (int): Width of the character embeddings.
+    char_width (int): Character embedding width.
     width (int): Output width of the torch module.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the character embeddings and of the output.
+    dropout (float): Dropout rate for the character embeddings and the output.
     char_dropout (float): Probability that a character is replaced by the unknown character during training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """

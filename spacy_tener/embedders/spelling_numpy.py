@@ -18,7 +18,7 @@ class CharacterFeatures:
 
     widths (Mapping[str, int]): The name and the width of the embedding table.
     encode (Callable[[Weights], Encode]): Creates the sequence encoder, such as `CNN`, from its weights.
-    width (int): Width of the output.
+    width (int): Output width.
     weights (Weights): The weights of the torch module.
     """
 
@@ -33,7 +33,7 @@ class CharacterFeatures:
     def __call__(self, characters: IntArray, lengths: IntArray, words: IntArray) -> FloatArray:
         """Return a vector for each token.
 
-        characters (IntArray): Embedding rows of the characters of all distinct tokens. *Shape:* (characters,)
+        characters (IntArray): Embedding rows of the characters in all distinct tokens. *Shape:* (characters,)
         lengths (IntArray): Number of characters in each distinct token. *Shape:* (words,)
         words (IntArray): Index of the distinct token for each token. *Shape:* (tokens,)
         RETURNS (FloatArray): The vectors. *Shape:* (tokens, width)
@@ -44,9 +44,9 @@ class CharacterFeatures:
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """Apply max pooling over the characters of each word, followed by ReLU. An empty word gets a vector of zeros.
+    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a vector of zeros.
 
-    rows (FloatArray): Hidden states of the characters of all words. *Shape:* (characters, width)
+    rows (FloatArray): Hidden states of all characters. *Shape:* (characters, width)
     lengths (IntArray): Number of characters in each word. *Shape:* (words,)
     RETURNS (FloatArray): The pooled vectors. *Shape:* (words, width)
     """
@@ -59,15 +59,15 @@ def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
 
 
 class CNN:
-    """A 1D convolution over the characters of each word."""
+    """A 1D convolution over the characters in each word."""
 
     def __init__(self, window: int, filters: int, weights: Weights) -> None:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Apply the convolution to the characters of each word.
+        """Apply the convolution to the characters in each word.
 
-        x (FloatArray): Embeddings of the characters of all words. *Shape:* (characters, width)
+        x (FloatArray): Character embeddings of all words. *Shape:* (characters, width)
         lengths (Lengths): Number of characters in each word. *Shape:* (words,)
         RETURNS (FloatArray): Output of the filters. *Shape:* (characters, filters)
         """

@@ -25,7 +25,7 @@ class CharacterFeatures(nn.Module):
 
     tables (EmbeddingTables): The character embeddings, with dropout.
     encoder (CharacterEncoder): Encodes the characters of a token as a vector.
-    dropout (float): Dropout rate of the output.
+    dropout (float): Output dropout rate.
     """
 
     def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
@@ -37,7 +37,7 @@ class CharacterFeatures(nn.Module):
     def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
         """Return a vector for each token. Each distinct token is encoded only once.
 
-        characters (Tensor): Embedding rows of the characters of all distinct tokens. *Shape:* (characters,)
+        characters (Tensor): Embedding rows of the characters in all distinct tokens. *Shape:* (characters,)
         lengths (Lengths): Number of characters in each distinct token. *Shape:* (words,)
         words (Tensor): Index of the distinct token for each token. *Shape:* (tokens,)
         RETURNS (Tensor): The vectors. *Shape:* (tokens, width)
@@ -54,7 +54,7 @@ class CharacterEncoder(nn.Module):
     encode (nn.Module): The sequence encoder. Its arguments are the embeddings of all characters and the number of
         characters in each word.
     hidden (int): Output width of the sequence encoder.
-    width (int): Width of the output.
+    width (int): Output width.
     """
 
     def __init__(self, encode: nn.Module, *, hidden: int, width: int) -> None:
@@ -65,7 +65,7 @@ class CharacterEncoder(nn.Module):
     def forward(self, characters: Tensor, lengths: Lengths) -> Tensor:
         """Return a vector for each word.
 
-        characters (Tensor): Embeddings of the characters of all words. *Shape:* (characters, character width)
+        characters (Tensor): Character embeddings of all words. *Shape:* (characters, character width)
         lengths (Lengths): Number of characters in each word, which can be 0. *Shape:* (words,)
         RETURNS (Tensor): The vectors. *Shape:* (words, width)
         """
@@ -76,9 +76,9 @@ class CharacterEncoder(nn.Module):
 
 
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
-    """Apply max pooling over the characters of each word, followed by ReLU. An empty word gets a vector of zeros.
+    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a vector of zeros.
 
-    rows (Tensor): Hidden states of the characters of all words. *Shape:* (characters, width)
+    rows (Tensor): Hidden states of all characters. *Shape:* (characters, width)
     lengths (Lengths): Number of characters in each word. *Shape:* (words,)
     RETURNS (Tensor): The pooled vectors. *Shape:* (words, width)
     """
@@ -92,9 +92,9 @@ def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
 
 
 class CNN(nn.Module):
-    """A 1D convolution over the characters of each word.
+    """A 1D convolution over the characters in each word.
 
-    width (int): Width of the character embeddings.
+    width (int): Character embedding width.
     filters (int): Number of filters.
     window (int): Window size, in characters.
     """
@@ -104,9 +104,9 @@ class CNN(nn.Module):
         self.convolution = Convolution(width, filters, size=window)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Apply the convolution to the characters of each word.
+        """Apply the convolution to the characters in each word.
 
-        x (Tensor): Embeddings of the characters of all words. *Shape:* (characters, width)
+        x (Tensor): Character embeddings of all words. *Shape:* (characters, width)
         lengths (Lengths): Number of characters in each word. *Shape:* (words,)
         RETURNS (Tensor): Output of the filters. *Shape:* (characters, filters)
         """
@@ -138,12 +138,12 @@ class RadicalEncoder(nn.Module):
     def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
         """Return a vector for each token. Each distinct token is encoded only once.
 
-        radicals (Tensor): Embedding rows of the radicals of all distinct tokens. *Shape:* (radicals,)
+        radicals (Tensor): Embedding rows of the radicals in all distinct tokens. *Shape:* (radicals,)
         lengths (IntArray): Number of radicals in each distinct token. *Shape:* (distinct tokens,)
         characters (Tensor): Index of the distinct token for each token. *Shape:* (tokens,)
         RETURNS (Tensor): The vectors. *Shape:* (tokens, width)
         """
-        # Radical dropout: append a distinct token that consists of the unknown radical, and replace dropped tokens by
+        # Radical dropout: append a distinct token that consists of the unknown radical, and let dropped tokens refer to
         # it.
         if self.training and self.radical_dropout > 0.0:
             unknown = len(lengths)

@@ -219,7 +219,7 @@ def table_embedder(
     vocabulary (Vocabulary): Converts texts to keys.
     shim (TorchShim): Creates the module from the number of rows in each table. The module's arguments are the rows for
         each table, and the additional arguments returned by `Vocabulary.to_input`.
-    width (int): Width of the output.
+    width (int): Output width.
     init (Callable[..., None] | None): Initializes the layer. None for `init_tables`.
     RETURNS (TableEmbedder): The layer.
     """
@@ -235,7 +235,7 @@ def table_shim(
     widths (Mapping[str, int]): Width of each table.
     word_dropout (Mapping[str, float]): Probability, for each table, that a row is replaced by the row for unknown
         strings during training.
-    dropout (float): Dropout rate of the concatenated embeddings.
+    dropout (float): Dropout rate for the concatenated embeddings.
     half (bool): Save the tables in float16.
     """
     build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
@@ -263,9 +263,10 @@ def table_embedders(model: Model[Any, Any]) -> list[TableEmbedder]:
 
 
 def check_loaded(model: Model[Any, Any]) -> None:
-    """Raise a ValueError if an embedder was loaded from a file with a different attribute name for its vocabulary.
+    """Raise a ValueError if a layer has unknown attributes after loading.
 
-    In this case, Thinc adds the attribute to the layer without an error, and the vocabulary remains empty.
+    If a file contains the vocabulary under another attribute name, Thinc loads it without an error, and the embedder's
+    own vocabulary remains empty.
     """
     for embedder in table_embedders(model):
         unknown = sorted(set(embedder.attrs) - {"vocabulary"})

@@ -74,9 +74,9 @@ def build_transformer_embed(
         vectors, or the vector of the "first" word piece.
     layers (Union[int, List[int]]): The layers whose outputs are averaged: the number of last layers, or a list of layer
         numbers. Layers are numbered from 1. Layer 0 is the embedding layer.
-    dropout (float): Dropout rate of the output. The transformer's own dropout is applied in addition, unless `frozen`
+    dropout (float): Output dropout rate. The transformer's own dropout is applied in addition, unless `frozen`
         is true.
-    window (int): Maximum number of word pieces in an input of the transformer, including special tokens. Longer texts
+    window (int): Maximum number of word pieces in a transformer input, including special tokens. Longer texts
         are split into overlapping windows. The transformer's own maximum is not exceeded. In a `tener_ner` component,
         texts are already split into windows of at most 200 tokens, so this limit is rarely reached.
     overlap (int): Number of word pieces on each side of a window that only provide context. Their own vectors are
@@ -140,7 +140,7 @@ class TransformerEmbedder(Layer):
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
-        # Pass one Doc for each window, so that the features do not depend on text outside of the window.
+        # Pass one Doc for each window, so that the features do not depend on text outside the window.
         return backend.call(self, inputs.docs)
 
 
@@ -157,7 +157,7 @@ def _rebuild(
 
     transformer (str): The config of the transformer as JSON.
     tokenizer (bytes): The content of `tokenizer.json`.
-    longest (int): Maximum number of word pieces in an input of the transformer.
+    longest (int): Maximum number of word pieces in a transformer input.
     embed (TransformerEmbedConfig): The options of the embedder.
     origin, licence (str): The origin and the licence of the transformer. They are not used here. The ONNX export reads
         them from the shim's `sizes` and adds them to meta.json.
@@ -274,7 +274,7 @@ def licence_of(name: str) -> str:
 
 
 def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
-    """Return the maximum number of word pieces in an input of the transformer, including special tokens."""
+    """Return the maximum number of word pieces in a transformer input, including special tokens."""
     from torch import nn
 
     longest = int(tokenizer.model_max_length)

@@ -18,8 +18,8 @@ class TransformerEmbedConfig:
     pooling (Literal["mean", "first"]): How to compute a token's vector from the vectors of its word pieces.
     layers (Union[int, List[int]]): The layers whose outputs are averaged: the number of last layers, or a list of layer
         numbers.
-    dropout (float): Dropout rate of the output.
-    window (int): Maximum number of word pieces in an input of the transformer, including special tokens.
+    dropout (float): Output dropout rate.
+    window (int): Maximum number of word pieces in a transformer input, including special tokens.
     overlap (int): Number of word pieces on each side of a window that only provide context.
     mixed_precision (Union[bool, Literal["gpu"]]): Use bfloat16 for the operations for which this is safe.
     cache (int): Maximum size in megabytes of the cache for the outputs of frozen layers.

@@ -4,7 +4,7 @@ It applies a pretrained transformer to windows of subword tokens, and pools the 
 
     Docs -> windows of subword tokens -> hidden states of subword tokens -> features of tokens
 
-`to_transformers` converts the weights of multilingual E5 to a model of the library transformers.
+`to_transformers` converts the weights of multilingual E5 to a model from the library transformers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .transformer_embed_config import TransformerEmbedConfig
 
 # Maximum batch size during inference, in padded positions (windows times length). It limits the memory usage.
 _MAX_POSITIONS = {"cpu": 4096, "cuda": 1 << 16}
-# Overhead of a call of the transformer, as the number of positions that could be computed in the same time. Windows are
-# only divided into several batches if this saves more padding.
+# Fixed cost of each call of the transformer, measured in padded positions. It determines whether windows with different
+# lengths are padded to the same length, or processed by separate calls.
 _SUBWORDS_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 _E5_SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
@@ -43,7 +43,7 @@ class PretrainedTransformer(nn.Module):
     A token's features are the mean of the hidden states of its subword tokens, or the hidden state of the first subword
     token. Tokens without subword tokens get zeros. The outputs of frozen layers are cached during training.
 
-    transformer (PreTrainedModel): A model of the library transformers. The names of its parameters start with
+    transformer (PreTrainedModel): A model from the library transformers. The names of its parameters start with
         `transformer.`.
     subword_tokenizer (SubwordTokenizer): Splits Docs into windows of subword tokens.
     config (TransformerEmbedConfig): The options of the embedder.
@@ -119,8 +119,8 @@ class PretrainedTransformer(nn.Module):
     def _run_frozen_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
         """Run the embedding layer and the frozen layers on a padded batch.
 
-        ids (Tensor): Ids of the subword tokens. *Shape:* (windows, length, 1)
-        key_mask (Tensor | None): Additive attention mask: 0 for subword tokens, a large negative number for padding.
+        ids (Tensor): Subword token ids. *Shape:* (windows, length, 1)
+        key_mask (Tensor | None): Additive attention mask: 0 for subword tokens, -inf for padding.
             None if there is no padding. *Shape:* (windows, 1, 1, length)
         RETURNS (Tensor): Hidden states after the last frozen layer. *Shape:* (windows, length, width)
         """
@@ -229,7 +229,7 @@ class PretrainedTransformer(nn.Module):
     def _run_all_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
         """Run the complete transformer on a padded batch, and average the layers specified by the config.
 
-        ids (Tensor): Ids of the subword tokens. *Shape:* (windows, length, 1)
+        ids (Tensor): Subword token ids. *Shape:* (windows, length, 1)
         key_mask (Tensor | None): The additive attention mask, as for `_run_frozen_layers`.
         RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)
         """
@@ -251,8 +251,8 @@ def split_windows(windows: Tensor, masks: Tensor | None, max_subwords: int) -> I
 def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, layers: int | Sequence[int]) -> Tensor:
     """Run a transformer, and return the average output of the specified layers.
 
-    transformer (Callable): A model of the library transformers.
-    ids (Tensor): Ids of the subword tokens. *Shape:* (windows, length)
+    transformer (Callable): A model from the library transformers.
+    ids (Tensor): Subword token ids. *Shape:* (windows, length)
     mask (Tensor): Attention mask: 1 for subword tokens, 0 for padding. *Shape:* (windows, length)
     layers (int | Sequence[int]): Number of last layers, or a list of layer numbers. Layer 0 is the embedding layer.
     RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)

@@ -61,8 +61,8 @@ class Outcomes:
 
     batches (Sequence[BatchDecoding]): The decoded texts, which can compute probabilities at any temperature.
     counted (BoolArray): Mask that is False for excluded entities. *Shape:* (predicted,)
-    label (IntArray): Index of each entity's label. *Shape:* (counted,)
-    right (BoolArray): Mask of the correct entities. *Shape:* (counted,)
+    label (IntArray): Label index of each entity. *Shape:* (counted,)
+    right (BoolArray): Whether each entity is correct. *Shape:* (counted,)
     text (IntArray): Index of the text that contains each entity. *Shape:* (counted,)
     """
 
@@ -83,9 +83,9 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     """Predict entities with a component of a pipeline, and compare them with the gold-standard annotation.
 
     nlp (Language): The pipeline.
-    name (str): Name of the component. The components before it are also run.
+    name (str): The component name. The components before it are also run.
     examples (Sequence[Example]): The annotated texts.
-    source (Path): Path of the file that contains the texts, for error messages.
+    source (Path): Path to the file with the texts, for error messages.
     RETURNS (Outcomes): The predicted entities, and whether they are correct.
     """
     pipe = find_crf_pipe(nlp, name)
@@ -173,8 +173,8 @@ class Errors:
 def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> list[Bin]:
     """Sort predictions by probability, and divide them into bins with an equal number of predictions.
 
-    probability (Probabilities): Probability of each prediction.
-    right (BoolArray): Mask of the correct predictions.
+    probability (Probabilities): Predicted probabilities.
+    right (BoolArray): Whether each prediction is correct.
     n_bins (int): Number of bins.
     RETURNS (list[Bin]): The bins that are not empty.
     """
@@ -187,8 +187,8 @@ def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> li
 def errors(probability: Probabilities, right: BoolArray) -> Errors:
     """Compute the calibration metrics of one or more predictions.
 
-    probability (Probabilities): Probability of each prediction.
-    right (BoolArray): Mask of the correct predictions.
+    probability (Probabilities): Predicted probabilities.
+    right (BoolArray): Whether each prediction is correct.
     RETURNS (Errors): The metrics.
     """
     ece = sum(part.count * abs(part.probability - part.right) for part in bins(probability, right)) / right.size
@@ -201,8 +201,8 @@ def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
 
     Probabilities are clipped, so that the loss is finite even for a wrong prediction with a probability of 1.
 
-    probability (Probabilities): Probability of each prediction. *Shape:* (counted,)
-    right (BoolArray): Mask of the correct predictions. *Shape:* (counted,)
+    probability (Probabilities): Predicted probabilities. *Shape:* (counted,)
+    right (BoolArray): Whether each prediction is correct. *Shape:* (counted,)
     RETURNS (Probabilities): The losses. *Shape:* (counted,)
     """
     inside = np.clip(probability, _MARGIN, 1.0 - _MARGIN)
@@ -250,7 +250,7 @@ def cross_validate(outcomes: Outcomes) -> Probabilities:
     was fitted on all other folds.
 
     outcomes (Outcomes): The predicted entities, and whether they are correct.
-    RETURNS (Probabilities): The probability of each entity. *Shape:* (counted,)
+    RETURNS (Probabilities): The entity probabilities. *Shape:* (counted,)
     """
     texts, rank = np.unique(outcomes.text, return_inverse=True)
     if len(texts) < 2:
@@ -324,9 +324,9 @@ def fit_thresholds(
 
     A label needs at least `MIN_ENTITIES` entities for its own threshold.
 
-    probability (Probabilities): Probability of each entity.
-    label (IntArray): Index of each entity's label.
-    right (BoolArray): Mask of the correct entities.
+    probability (Probabilities): The entity probabilities.
+    label (IntArray): Label index of each entity.
+    right (BoolArray): Whether each entity is correct.
     labels (Sequence[str]): The names of the labels.
     precision (float): The required precision.
     confidence (float): The confidence level at which the precision must be reached.
@@ -374,13 +374,12 @@ def _fit_threshold(
 
 
 def smallest_sample(precision: float, confidence: float) -> int:
-    """Return the minimum sample size for the binomial test of a threshold.
+    """Return the minimum number of entities for which a threshold can be accepted despite one wrong entity.
 
-    It is the smallest number of entities for which a sample with a single wrong entity shows the required precision at
-    the given confidence level.
+    The binomial test of `_fit_threshold` is applied to a sample in which all entities except one are correct.
 
     precision (float): The required precision.
-    confidence (float): The confidence level.
+    confidence (float): The required confidence level.
     RETURNS (int): The number of entities.
     """
     binom = _scipy().stats.binom

@@ -1,4 +1,4 @@
-"""An HTML page that shows the errors of a pipeline on a corpus.
+"""An HTML page that shows a pipeline's errors on a corpus.
 
 The page contains the scores, a confusion matrix, and all texts with highlighted errors.
 
@@ -73,10 +73,10 @@ def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets])
 
 
 def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> Iterator[tuple[bool, int, int, int]]:
-    """Yield all pairs of a gold entity and an overlapping predicted entity, as tuples to sort by.
+    """Yield a sort key for each pair of a gold entity and an overlapping predicted entity.
 
-    A tuple contains whether the entities differ, the number of shared characters as a negative number, the index of the
-    gold entity, and the index of the predicted entity.
+    A sort key contains whether the entities differ, the number of shared characters as a negative number, the index of
+    the gold entity, and the index of the predicted entity.
     """
     ends = [end for _, end, _ in gold]
     for j, entity in enumerate(found):
@@ -209,7 +209,7 @@ def errors_page(
     explained: tuple[str, Sequence[int]] = ("", ()),
     review: str = "",
 ) -> str:
-    """Return the HTML page that shows the errors of a pipeline.
+    """Return the HTML page that shows a pipeline's errors.
 
     heading (Heading): The title of the page.
     scores (Mapping[str, Any] | None): The scores of `score_texts` or `nlp.evaluate`. None if the texts are not
@@ -246,7 +246,10 @@ def _plain(pair: Pair) -> list[Any]:
 
 
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:
-    """Count the gold entities whose label is not a label of the pipeline, for each such label."""
+    """Count the gold entities with labels that the pipeline does not have.
+
+    RETURNS (dict[str, int]): The number of gold entities for each of these labels.
+    """
     if labels is None:
         return {}
     labels = set(labels)
