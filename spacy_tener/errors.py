@@ -1,8 +1,8 @@
-"""Exceptions that tell users how to fix the problem, and helpers for their messages.
+"""Exceptions that tell users how to fix a problem, and functions for error messages.
 
     raise RemedyError("Unknown tag scheme 'BOI'", "Use one of: BIOES, BMES.")
 
-Commands print the reason and the remedy of a `RemedyError` without a traceback, and end with exit status 1 or 2.
+If a command raises a `RemedyError`, it prints the message without a traceback and exits with a non-zero status.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 
 class RemedyError(ValueError):
-    """An error with its reason and a remedy: what the user can do about it.
+    """An error with a message that explains the problem and how to fix it.
 
     reason (str): What is wrong, without a full stop.
     remedy (str): How to fix it, in one or more full sentences.
-    place (str): File and line of the error, if it is in a file. Precedes the reason in the message.
+    place (str): File and line that contain the error, if any. The message starts with it.
     """
 
     def __init__(self, reason: str, remedy: str, *, place: str = "") -> None:
@@ -29,22 +29,26 @@ class RemedyError(ValueError):
         super().__init__(f"{place}: {reason}. {remedy}" if place else f"{reason}. {remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions are pickled between processes. By default, `__init__` would be called with the message alone.
+        # Exceptions must be picklable to be passed between processes. By default, unpickling would call `__init__` with
+        # the message as the only argument.
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
 def _rebuild(error_type: type[RemedyError], args: tuple[Any, ...], state: dict[str, Any]) -> RemedyError:
-    """Create an unpickled exception without calling `__init__`, whose arguments differ between subclasses."""
+    """Create an exception when it is unpickled, without calling `__init__`.
+
+    Subclasses can have an `__init__` with other arguments.
+    """
     error = error_type.__new__(error_type, *args)
     error.__dict__.update(state)
     return error
 
 
 class InputError(RemedyError):
-    """An error in an input file or its path.
+    """An error in an input file, or an invalid path to it.
 
-    source (str): Path of the file, or the name of another input such as standard input.
-    line (int | None): Number of the line, from 1.
+    source (str): Path of the file, or a description of the input, such as "standard input".
+    line (int | None): Line number, starting from 1.
     """
 
     def __init__(self, source: str, reason: str, remedy: str, *, line: int | None = None) -> None:
@@ -54,10 +58,10 @@ class InputError(RemedyError):
 
 
 class MissingPackageError(ImportError):
-    """An error about a package that isn't installed.
+    """An error that is raised if a required package isn't installed.
 
-    reason (str): Feature that requires the package.
-    remedy (str): Command that installs it.
+    reason (str): The feature that requires the package, as part of a message.
+    remedy (str): How to install the package.
     """
 
     def __init__(self, reason: str, remedy: str) -> None:
@@ -70,12 +74,11 @@ class MissingPackageError(ImportError):
 
 
 def check_package(name: str, needed: str, remedy: str = "") -> Path:
-    """Return the directory of an installed package. Raises a MissingPackageError if it isn't installed.
+    """Return the directory of an installed package, or raise a MissingPackageError if it isn't installed.
 
     name (str): Import name of the package.
-    needed (str): Beginning of the message, which is followed by "the package NAME": the feature that requires the
-        package.
-    remedy (str): How to fix it. By default, the command that installs the package.
+    needed (str): First part of the error message, such as "Calibration requires". It is followed by "the package NAME".
+    remedy (str): How to fix the error. By default, the command that installs the package.
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:
@@ -84,26 +87,33 @@ def check_package(name: str, needed: str, remedy: str = "") -> Path:
 
 
 def install(*packages: str) -> str:
-    """Return the command that installs packages, for messages.
+    """Return the pip command that installs packages, for error messages.
 
-    The command contains the names of the packages instead of an extra of this package, because this package isn't on an
-    index yet, where anybody could register its name.
+    The command doesn't use the extras of this package. This package isn't on PyPI yet, so its name could be registered
+    by somebody else.
     """
     command = f"pip install {' '.join(packages)}"
-    if "torch" in packages:  # On Linux, pip installs the CUDA build by default, which needs 5 GB.
+    if "torch" in packages:  # On Linux, the default build includes CUDA and needs 5 GB.
         command += " (without a GPU, first torch's build for the CPU: https://pytorch.org/get-started/locally/)"
     return command
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun in the singular or plural, such as "1 text" or "2 entities"."""
+    """Return a number and a noun in the singular or plural form, such as "1 text" or "2 entities".
+
+    number (int): The number.
+    noun (str): The noun in the singular.
+    plural (str): The plural, if it isn't formed by adding an "s".
+    """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a RemedyError if a value isn't one of the choices.
+    """Raise a RemedyError if a value isn't one of the valid choices.
 
-    what (str): Name of the option, such as `metric`.
+    what (str): Name of the option for the error message, such as `metric`.
+    value (str): The value.
+    choices (Iterable[str]): The valid choices.
     """
     choices = list(choices)
     if value not in choices:
@@ -119,12 +129,12 @@ _OTHER_CONFIG = (
 
 @contextmanager
 def wrap_load_errors(name: str, source: str) -> Iterator[None]:
-    """Add a remedy to errors while a component is loaded, depending on their cause.
+    """Context manager that adds a solution to the message of an error raised while a component is loaded.
 
-    Missing packages, lack of memory and problems of a device are distinguished from damaged or mismatched weights, so
-    that users don't train a pipeline again without need.
+    Missing packages, insufficient memory and device errors get other messages than damaged or mismatched weights, so
+    that users do not train a pipeline again unnecessarily.
 
-    name (str): Name of the component.
+    name (str): The component name.
     source (str): Path or description of the serialized component.
     """
     what = f"Cannot load the component '{name}' from {source}"
@@ -137,13 +147,13 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     except ImportError as error:
         raise ImportError(f"{what}: {error}. Install the missing package, then load again.") from error
     except Exception as error:
-        # torch may not be installed, so its exception is identified by name.
+        # Compare the name of torch.OutOfMemoryError, since torch may not be installed.
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             raise MemoryError(
                 f"{what}: {error}. There is not enough memory. End other programs that use it, or load the "
                 "pipeline on the CPU, with spacy.require_cpu() before spacy.load()."
             ) from error
-        if isinstance(error, RuntimeError):  # torch raises it for devices, and for weights with other shapes.
+        if isinstance(error, RuntimeError):  # raised by torch for device errors and for weights with wrong shapes
             raise RuntimeError(
                 f"{what}: {error}. If the GPU causes the error, load the pipeline on the CPU, with "
                 "spacy.require_cpu() before spacy.load(). Otherwise load the weights with the config.cfg that was "

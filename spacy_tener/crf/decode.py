@@ -1,15 +1,17 @@
-"""Viterbi decoding: the best tag sequence of each text, and the k best tag sequences.
+"""Viterbi decoding of a linear-chain CRF in NumPy, for the best tag sequence (1-best) and the k best tag sequences.
 
-The Viterbi algorithm (Rabiner 1989, section III.B) computes from left to right the score of the best path, that is, tag
-sequence, that ends in each tag,
+The Viterbi algorithm (Rabiner 1989, section III.B) computes the score of the best path to each tag at each token. A
+path is a tag sequence.
 
     best[t, j] = emissions[t, j] + max_i (best[t - 1, i] + transitions[i, j])
 
-and follows the maxima back from the last token. `best_paths` is this algorithm. `viterbi` applies it only where
-`crf.pruning` has not already found that a token is O.
+The tags are then found by backtracking from the last token.
 
-All sequences of a batch advance together: a time step of all of them is a few NumPy operations. See `Packing` for the
-order of their tokens.
+- `viterbi` returns the best tags. It first prunes tokens that are certainly O (see `crf.pruning`).
+- `best_paths` is the Viterbi algorithm without pruning.
+- `list_viterbi` returns the k best paths.
+
+All sequences of a batch are decoded in parallel, one time step at a time. `Packing` sorts their tokens by time step.
 """
 
 from __future__ import annotations
@@ -26,10 +28,12 @@ from .transitions import Transitions, inside_scores
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
     """Return the tags of the best path of each sequence.
 
-    Of paths with equal scores, it returns the one with the lower tag at the last token where they differ.
+    If several paths have the same score, the lower tag id is preferred, beginning at the last token.
 
-    emissions (AnyFloats): -inf forbids a tag. *Shape:* (tokens, tags)
-    RETURNS (IntArray): *Shape:* (tokens,)
+    emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
+    transitions (Transitions): Transition scores.
+    packing (Packing): The sequence lengths.
+    RETURNS (IntArray): The tag ids. *Shape:* (tokens,)
     """
     tags: IntArray = np.full(len(emissions), transitions.layout.outside, np.int64)
     scores = np.ascontiguousarray(emissions.T)
@@ -39,28 +43,33 @@ def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) ->
 
 
 def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[IntArray, AnyFloats]:
-    """Run the Viterbi algorithm, and return the tags of the best path of each sequence, packed, and the paths' scores.
+    """Run the Viterbi algorithm without pruning.
 
-    scores (AnyFloats): Packed emissions, to which the scores of the first and the last tag have been added. They are
-        overwritten by `best[t, j]`. *Shape:* (tags, tokens)
-    table (AnyFloats): Transition scores `[from, to]`. *Shape:* (tags, tags)
-    RETURNS (tuple[IntArray, AnyFloats]): *Shape:* (tokens,) and (sequences,), sequences in the order of `packing.order`
+    The tokens of `scores` and of the returned tags are in packed order, see `Packing`.
+
+    scores (AnyFloats): Emission scores, plus the start scores at each first token and the end scores at each last
+        token. The array is overwritten. *Shape:* (tags, tokens)
+    table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (tags, tags)
+    packing (Packing): The sequence lengths.
+    RETURNS (tuple[IntArray, AnyFloats]): Tag id of each token, *Shape:* (tokens,), and score of each sequence in the
+        order of `packing.order`, *Shape:* (sequences,).
     """
     n_sequences = packing.sizes[0]
     transitions = table[:, :, None]
     buffer = np.empty((*table.shape, n_sequences), scores.dtype)
     previous = scores[:, :n_sequences]
     for begin, end in packing.steps[1:]:
-        # The longest sequences come first: those that have a token at this step are the first `end - begin`.
+        # Packed sequences are sorted by length, longest first. Only the first `end - begin` sequences have a token at
+        # this time step.
         sums = np.add(previous[:, None, : end - begin], transitions, out=buffer[..., : end - begin])
         previous = scores[:, begin:end]
         previous += sums.max(axis=0)
 
-    # Follow the maxima back. Computing them anew on the best path, as the same sums, is cheaper than storing a
-    # back-pointer for every tag of every token.
+    # Backtracking. Recomputing the argmax for the tags of the best path is cheaper than storing back-pointers for all
+    # tags of all tokens. The sums are the same as in the forward pass, so rounding cannot change the result.
     tags, best = np.empty(scores.shape[1], np.int64), np.empty(n_sequences, scores.dtype)
     transitions_to = np.ascontiguousarray(table.T)
-    n_later = 0  # sequences that have a token at the next step
+    n_later = 0  # number of sequences with a token at the next time step
     for step in range(len(packing.steps) - 1, -1, -1):
         begin, end = packing.steps[step]
         arriving = transitions_to[tags[end : end + n_later]]
@@ -82,26 +91,28 @@ def decode_uncertain(
     tags: IntArray,
     uncertain: IntArray,
 ) -> None:
-    """Write the best tags of the uncertain tokens to `tags`, given the tags of all other tokens.
+    """Decode the uncertain tokens, whose tags are unknown, given the tags of all other tokens.
 
-    Each stretch of neighbouring uncertain tokens is decoded as a sequence of its own, whose first and last scores
-    include the transitions from and to the known tags at its sides:
+    Each run of adjacent uncertain tokens is decoded like a separate sequence. The transitions from the known tag before
+    the run and to the known tag after it are added as start and end scores. In this example, `?` is an uncertain token:
 
-        token         0    1    2    3    4    5    6
-        tags          O    ?    ?    O    O    O    ?
-        stretches          ------                  ---
-        first score     table[O, :]             table[O, :]
-        last score               table[:, O]            end
+        token           0    1    2    3    4    5    6
+        tag             O    ?    ?    O    O    O    ?
+        run                  -------                  ---
+        start scores         table[O, :]              table[O, :]
+        end scores           table[:, O]              end
 
-    scores (AnyFloats): Emissions. *Shape:* (tags, tokens)
-    start, end (AnyFloats): Scores of the first and the last tag of a sequence. *Shape:* (tags,)
-    table (AnyFloats): Transition scores `[from, to]`. *Shape:* (tags, tags)
-    tags (IntArray): The known tags; any value at uncertain tokens. *Shape:* (tokens,)
+    scores (AnyFloats): Emission scores. *Shape:* (tags, tokens)
+    start, end (AnyFloats): Start and end scores of each tag. *Shape:* (tags,)
+    table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (tags, tags)
+    packing (Packing): The sequence lengths.
+    tags (IntArray): Tag id of each token. The tags of uncertain tokens are overwritten with the result.
+        *Shape:* (tokens,)
     uncertain (IntArray): Indices of the uncertain tokens, in ascending order. *Shape:* (uncertain tokens,)
     """
     if not uncertain.size:
         return
-    # A stretch begins where the previous uncertain token is not the neighbour, or belongs to another sequence.
+    # A run starts if the preceding token is not uncertain or belongs to another sequence.
     sequence = packing.sequence[uncertain]
     is_first = np.diff(uncertain, prepend=-2) > 1
     is_first[1:] |= sequence[1:] != sequence[:-1]
@@ -112,7 +123,8 @@ def decode_uncertain(
     first_token, last_token = uncertain[first], uncertain[last]
     begins_sequence = first_token == packing.offsets[sequence_of_stretch]
     ends_sequence = last_token + 1 == (packing.offsets + packing.lengths)[sequence_of_stretch]
-    # Where there is no tag before or after, np.where does not use the row, but its index must exist.
+    # np.where evaluates both alternatives, so the index of the neighbouring tag must be valid even at the start or end
+    # of a sequence.
     tags_before, tags_after = tags[first_token - 1], tags[np.minimum(last_token + 1, tags.size - 1)]
     scores = scores[:, uncertain]
     scores[:, first] += np.where(begins_sequence, start[:, None], table[tags_before].T)
@@ -128,17 +140,22 @@ def decode_uncertain(
     tags[uncertain[stretches.forward]] = found
 
 
-# The score of a path and its tags.
+# A path as its score and the tag id of each token.
 ScoredPath = tuple[float, IntArray]
 
 
 def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
-    """Return the k best paths of each sequence, best first, or all paths if there are fewer.
+    """Return the k best paths of each sequence, best first.
 
-    This is the parallel list Viterbi algorithm (Seshadri and Sundberg, 1994): instead of the best path to each tag, it
-    keeps the k best. A back-pointer names the previous tag and the rank of the path among the k best to it.
+    A sequence with fewer than k possible paths gets all of them. An empty sequence has one empty path with a score of
+    0. The function implements the parallel list Viterbi algorithm (Seshadri and Sundberg, 1994), which stores the k
+    best paths to each tag instead of only the best one.
 
-    emissions (AnyFloats): -inf forbids a tag. *Shape:* (tokens, tags)
+    emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
+    transitions (Transitions): Transition scores.
+    packing (Packing): The sequence lengths.
+    k (int): Maximum number of paths.
+    RETURNS (list[list[ScoredPath]]): The score and the tags of each path.
     """
     empty: ScoredPath = (0.0, np.empty(0, np.int64))
     results: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
@@ -151,7 +168,7 @@ def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packin
     for sequence, scores in zip(packing.order.tolist(), values.tolist(), strict=True):
         begin = packing.offsets[sequence]
         tags = paths[begin : begin + packing.lengths[sequence]]
-        # Fewer than k paths exist if some of the k best scores are -inf.
+        # A score of -inf is a placeholder: the sequence has fewer than k possible paths.
         found = [score for score in scores if score > -np.inf]
         results[sequence] = [(score, tags[:, rank].copy()) for rank, score in enumerate(found)]
     return results
@@ -160,10 +177,16 @@ def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packin
 def forward_k_best(
     emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int
 ) -> tuple[AnyFloats, IntArray]:
-    """Return the scores of the k best paths to each tag of the last token of each sequence, and all back-pointers.
+    """Run the forward pass of the list Viterbi algorithm.
 
-    emissions (AnyFloats): Packed. *Shape:* (tokens, tags)
-    RETURNS (tuple[AnyFloats, IntArray]): *Shape:* (sequences, tags, k), and packed (tokens, tags, k)
+    The tokens of `emissions` and of the back-pointers are in packed order, see `Packing`.
+
+    emissions (AnyFloats): Emission scores. *Shape:* (tokens, tags)
+    transitions (Transitions): Transition scores.
+    packing (Packing): The sequence lengths.
+    k (int): Number of paths to each tag.
+    RETURNS (tuple[AnyFloats, IntArray]): Scores of the k best paths to each tag at the last token,
+        *Shape:* (sequences, tags, k), and back-pointers, *Shape:* (tokens, tags, k).
     """
     n_tokens, n_tags = emissions.shape
     best = np.full((packing.order.size, n_tags, k), -np.inf, emissions.dtype)
@@ -181,15 +204,17 @@ def forward_k_best(
 def advance_k_best(
     best: AnyFloats, outside: AnyFloats, inside: AnyFloats, layout: TagLayout
 ) -> tuple[AnyFloats, IntArray]:
-    """Advance the k best paths by one token, whose emissions are not added yet, and return their back-pointers.
+    """Extend the k best paths by one token.
 
-    A back-pointer is `tag * k + rank`, with the tag of the previous token. An opener (B, O, S) can follow any closer
-    (O, S, E); E and I can only follow B and I of the same label.
+    The returned scores do not include the emissions of the new token. A back-pointer is `tag * k + rank`, where `tag`
+    is the previous tag and `rank` selects one of the k best paths to this tag. The BIOES scheme allows two types of
+    transition: from O, S and E to B, O and S, and from B and I to E and I with the same label.
 
     best (AnyFloats): Scores of the k best paths to each tag. *Shape:* (sequences, tags, k)
-    outside (AnyFloats): Transition scores to each opener from each closer, each repeated k times.
+    outside (AnyFloats): Transition scores `[to, from]` from O, S and E to B, O and S. Each score is repeated k times.
         *Shape:* (openers, closers * k)
     inside (AnyFloats): Transition scores from B and I to E and I, see `inside_scores`. *Shape:* (2, 2, labels, 1)
+    layout (TagLayout): The tag ids.
     RETURNS (tuple[AnyFloats, IntArray]): Scores and back-pointers. *Shape:* (sequences, tags, k) each
     """
     n, _, k = best.shape
@@ -197,6 +222,7 @@ def advance_k_best(
     from_begin, from_inside = best[:, None, layout.begin] + inside[0], best[:, None, layout.inside] + inside[1]
     continued, choice = k_largest(np.concatenate((from_begin, from_inside), -1), k)
     label = np.arange(layout.n_labels)[:, None]
+    # `choice` indexes the k paths to B, followed by the k paths to I.
     source = np.where(choice < k, label * k + choice, (layout.inside.start + label) * k + choice - k)
     shape = (n, 2 * layout.n_labels, k)
     sources = [closer + layout.closers.start * k, source.reshape(shape)]
@@ -204,11 +230,12 @@ def advance_k_best(
 
 
 def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> IntArray:
-    """Follow the back-pointers of k paths from their last tags, and return the tags of the paths.
+    """Return the tags of the k best paths, by following the back-pointers from the last token.
 
-    pointers (IntArray): *Shape:* (tokens, tags, k), packed
-    last (IntArray): The last tag and rank of each path, as `tag * k + rank`. *Shape:* (sequences, k)
-    RETURNS (IntArray): *Shape:* (tokens, k), packed
+    pointers (IntArray): Back-pointers in packed order, as `tag * k + rank`. *Shape:* (tokens, tags, k)
+    packing (Packing): The sequence lengths.
+    last (IntArray): Last tag and rank of each path, as `tag * k + rank`. *Shape:* (sequences, k)
+    RETURNS (IntArray): Tag ids in packed order. *Shape:* (tokens, k)
     """
     k = pointers.shape[-1]
     points: IntArray = np.empty((pointers.shape[0], k), np.int64)
@@ -224,9 +251,14 @@ def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> In
 
 
 def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
-    """Return the k largest values along the last axis, largest first, and their indices.
+    """Return the k largest values along the last axis and their indices, in descending order of the values.
 
-    Of equal values, the one with the lower index comes first. *Shape:* (..., m) to (..., min(k, m)) twice
+    Equal values are sorted by index.
+
+    candidates (AnyFloats): The values. *Shape:* (..., m)
+    k (int): Number of values.
+    RETURNS (tuple[AnyFloats, IntArray]): Values and indices. *Shape:* (..., min(k, m)) each
     """
+    # A stable sort of the negative values keeps equal values in ascending order of their index.
     order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(candidates, order, -1), order

@@ -1,24 +1,28 @@
-"""Forward-backward algorithm of a linear-chain CRF, in log-space (Rabiner 1989, section III.A; Lafferty et al. 2001).
+"""Forward-backward algorithm of a linear-chain CRF in log-space (Rabiner 1989, section III.A; Lafferty et al. 2001).
 
-The forward scores sum over all paths (tag sequences) that end in a tag, the backward scores over all that start in it:
+The forward score alpha[t, j] is the logsumexp of the scores of all paths that end with tag j at token t. A path is a
+tag sequence. The backward score beta[t, i] is the logsumexp of all paths that begin with tag i at token t.
 
     alpha[t, j] = emissions[t, j] + log sum_i exp(alpha[t - 1, i] + transitions[i, j])
     beta[t, i]  = emissions[t, i] + log sum_j exp(transitions[i, j] + beta[t + 1, j])
-    log Z       = log sum_j exp(alpha[n, j] + end[j])                        the log-partition function
-    P(y_t = j)  = exp(alpha[t, j] + beta[t, j] - emissions[t, j] - log Z)    both contain the emission of t
+    log Z       = log sum_j exp(alpha[n, j] + end[j])                        log-partition function, n = last token
+    P(y_t = j)  = exp(alpha[t, j] + beta[t, j] - emissions[t, j] - log Z)    marginal probability of tag j
 
-beta also contains the scores `end`, and alpha the scores `start`.
+Alpha also includes the start scores, and beta the end scores. The emission is subtracted in the last equation because
+alpha and beta both include it.
 
-Two ideas make this fast and accurate in NumPy:
+The NumPy implementation computes a time step as the matrix product of exp(alpha[t - 1]) and exp(transitions), which is
+much faster than a logsumexp over all pairs of tags. Two techniques keep the result accurate:
 
-- A step to all tags is one matrix product of exp(alpha) with exp(transitions), instead of a logsumexp over tags x tags.
-  So that the exponentials of a whole group of source tags cannot underflow, each group is shifted by its largest score
-  first. A tag is reached either from the closers (O, S, E), or from the B and I of its own label: these are the groups.
-- alpha[t] is stored relative to the shift of the closers at t - 1, that is, without the sum of all shifts before. The
-  stored numbers stay small, and float32 stays accurate, however long the text. `shifts` returns what has been left out.
+- To avoid underflow, alpha[t - 1] is shifted before exp. The tags are divided into groups: O, S and E are a group, and
+  so are B and I of each label. All transitions to a tag come from a single group. The maximum of each group is
+  subtracted before exp and added after log, as in logsumexp.
+- The maximum of the group O, S and E is called the shift. It is not added again. Thus alpha[t] omits the sum of all
+  shifts before token t, and remains a small number that float32 represents accurately even in a long text.
+  `ForwardBackward.shifts` returns the shifts.
 
-Both directions run as one batch, the backward one over mirrored tags, so that a loss with its gradient takes one pass
-over the time steps.
+The backward scores are computed like the forward scores of the reversed text, with B and E swapped (see
+`mirrored_tags`). Both directions are processed as one batch.
 """
 
 from __future__ import annotations
@@ -35,9 +39,11 @@ from .transitions import MAX_EXPONENT, Transitions, mirrored_tags
 
 
 class ForwardStep:
-    """One step of the recursion for `width` sequences in each of D directions, with buffers that steps can share.
+    """One time step of the forward recursion, with buffers that are allocated once and reused.
 
-    *Shape:* (D, width, tags) for the scores before and after the step
+    layout (TagLayout): The tag ids.
+    like (AnyFloats): Array with the dtype of the scores. The length of its first axis is the number D of directions.
+    width (int): Number of sequences at the time step.
     """
 
     def __init__(self, layout: TagLayout, like: AnyFloats, width: int) -> None:
@@ -51,13 +57,17 @@ class ForwardStep:
         self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
 
     def shifted(self, scores: AnyFloats, *, has_forbidden_tags: bool) -> AnyFloats:
-        """Return the scores of source tags minus the largest score of their group.
+        """Shift the forward scores of the previous token, so that their exponentials do not underflow.
 
-        Sets `shift`, the largest score of the closers, and `extra`: the larger score of B and I of each label is
-        `shift + extra`.
+        The maximum of each group of tags is subtracted. The groups are explained in the module docstring. The method
+        sets `self.shift` to the maximum of O, S and E. It sets `self.extra` to the maximum of B and I for each label,
+        relative to `self.shift`.
 
-        has_forbidden_tags (bool): Whether emissions can be -inf. Then a group can have no score but -inf, and is not
-            shifted.
+        scores (AnyFloats): Forward scores of the previous token. *Shape:* (D, width, tags)
+        has_forbidden_tags (bool): Whether emissions can be -inf. If all scores of a group are -inf, its maximum is
+            replaced by 0 to avoid NaN.
+        RETURNS (AnyFloats): The shifted scores. They are stored in a buffer that the next call overwrites.
+            *Shape:* (D, width, tags)
         """
         np.maximum.reduce(scores[..., self.closers], axis=-1, keepdims=True, out=self.shift)
         if has_forbidden_tags:
@@ -79,9 +89,16 @@ class ForwardStep:
         can_exponentiate: bool,
         has_forbidden_tags: bool,
     ) -> None:
-        """Add to the emissions in `current` the logsumexp of all paths that lead to each tag, relative to `shift`.
+        """Compute the forward scores of a token from those of the previous token.
 
-        table (AnyFloats): Transitions, already exponentiated if `can_exponentiate`. *Shape:* (D, tags, tags)
+        The forward scores omit `self.shift`, see the module docstring.
+
+        previous (AnyFloats): Forward scores of the previous token. *Shape:* (D, width, tags)
+        current (AnyFloats): Emission scores of the token, which are replaced by its forward scores.
+            *Shape:* (D, width, tags)
+        table (AnyFloats): Transition matrix, or its exponential if `can_exponentiate`. *Shape:* (D, tags, tags)
+        can_exponentiate (bool): Whether a matrix product is used instead of logsumexp, see `Transitions`.
+        has_forbidden_tags (bool): Whether emissions can be -inf.
         """
         relative = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
         if can_exponentiate:
@@ -95,13 +112,17 @@ class ForwardStep:
 
 
 def zero_neg_inf(scores: AnyFloats) -> AnyFloats:
-    """Replace -inf by 0, in place."""
+    """Replace -inf by 0, in place, and return the array."""
     scores[scores == -np.inf] = 0.0
     return scores
 
 
 def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
-    """Return log(sum(exp(scores))) along an axis, which is kept with length 1; -inf if all scores are -inf."""
+    """Return the logsumexp of the scores along an axis, which is kept with length 1.
+
+    The result is -inf if all scores are -inf.
+    """
+    # -inf minus -inf would be NaN.
     largest = zero_neg_inf(scores.max(axis=axis, keepdims=True))
     sums: AnyFloats = np.log(np.exp(scores - largest).sum(axis=axis, keepdims=True))
     sums += largest
@@ -112,13 +133,17 @@ def log_sum(scores: AnyFloats, axis: int) -> AnyFloats:
 def forward_scores(
     scores: AnyFloats, start: AnyFloats, table: AnyFloats, packing: Packing, *, can_exponentiate: bool
 ) -> AnyFloats:
-    """Run the forward recursion in D directions, and return the forward scores, which overwrite the emissions.
+    """Compute the forward scores of all tokens.
 
-    scores (AnyFloats): Packed emissions in each direction. *Shape:* (D, tokens, tags)
-    start (AnyFloats): Scores of the first tag. *Shape:* (D, tags)
-    table (AnyFloats): Transition scores, `[from, to]`. *Shape:* (D, tags, tags)
-    can_exponentiate (bool): See `Transitions`.
-    RETURNS (AnyFloats): alpha, relative to the shift of each step. *Shape:* (D, tokens, tags)
+    D is the number of directions: 1 for the forward scores only, or 2 to compute the backward scores as well. The
+    tokens are in packed order, see `Packing`.
+
+    scores (AnyFloats): Emission scores, which are overwritten. *Shape:* (D, tokens, tags)
+    start (AnyFloats): Start scores. *Shape:* (D, tags)
+    table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (D, tags, tags)
+    packing (Packing): The sequence lengths.
+    can_exponentiate (bool): Whether all transition scores can be exponentiated, see `Transitions`.
+    RETURNS (AnyFloats): Forward scores without the shifts, see the module docstring. *Shape:* (D, tokens, tags)
     """
     if not packing.sizes:
         return scores
@@ -145,15 +170,15 @@ def forward_scores(
 
 @dataclass(frozen=True)
 class ForwardBackward:
-    """Forward scores alpha and backward scores beta of a batch, see the equations of this module.
+    """Forward scores (alpha) and backward scores (beta) of a batch, and the probabilities computed from them.
 
-    Rows are tokens in reading order. Both alpha and beta include the emission of the token itself, and both are
-    relative to the shifts of their recursion.
+    Alpha and beta both include the emission of the token, and both omit the shifts of their direction. The module
+    docstring contains the equations. Tokens are in the order of the text.
 
-    packing (Packing): The lengths of the sequences.
-    transitions (Transitions): The transition scores.
-    emissions (AnyFloats): The emissions, -inf for tags that are not allowed. *Shape:* (tokens, tags)
-    alpha, beta (AnyFloats): The forward and backward scores. *Shape:* (tokens, tags) each
+    packing (Packing): The sequence lengths.
+    transitions (Transitions): Transition scores.
+    emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
+    alpha, beta (AnyFloats): Forward and backward scores. *Shape:* (tokens, tags) each
     """
 
     packing: Packing
@@ -165,7 +190,13 @@ class ForwardBackward:
     @classmethod
     @np.errstate(divide="ignore", over="ignore", invalid="ignore")
     def of(cls, emissions: AnyFloats, transitions: Transitions, packing: Packing) -> ForwardBackward:
-        """Run the forward-backward algorithm. *Shape:* (tokens, tags) for the emissions"""
+        """Run the forward-backward algorithm.
+
+        emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
+        transitions (Transitions): Transition scores.
+        packing (Packing): The sequence lengths.
+        RETURNS (ForwardBackward): The forward and backward scores.
+        """
         ahead, behind, swap = packing.forward, packing.backward, mirrored_tags(transitions.layout)
         start, table = transitions.in_both_directions()
         stacked = np.stack([emissions[ahead], emissions[behind][:, swap]])
@@ -175,27 +206,34 @@ class ForwardBackward:
         return cls(packing, transitions, emissions, alpha, beta)
 
     def shifts(self) -> AnyFloats:
-        """Return, for each token, the shift that alpha of the next token leaves out; 0 for the last of a sequence.
+        """Return the shift of each token: the number that was subtracted from alpha before the next time step.
 
-        *Shape:* (tokens,)
+        Alpha omits the sum of the shifts of all preceding tokens. The shift of the last token of a sequence is 0, since
+        no time step follows.
+
+        RETURNS (AnyFloats): Shifts in float64. *Shape:* (tokens,)
         """
         shifts = zero_neg_inf(self.alpha[:, self.transitions.layout.closers].max(axis=-1))
         shifts[self.packing.last] = 0.0
         return shifts.astype(np.float64)
 
     def log_partition(self) -> AnyFloats:
-        """Return log Z of each sequence, in float64; 0 for an empty sequence. *Shape:* (sequences,)"""
+        """Return the log-partition function (log Z) of each sequence, in float64.
+
+        The value of an empty sequence is 0, since it has one path with score 0. *Shape:* (sequences,)
+        """
         sums = self.packing.sums(self.shifts())
         with np.errstate(divide="ignore"):
             sums[self.packing.filled] += log_sum(self.alpha[self.packing.last] + self.transitions.end, axis=-1)[:, 0]
         return sums
 
     def unnormalized_log_marginals(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return the logsumexp of all paths through each tag of each token, and through all tags of each token.
+        """Return the unnormalized log-probability of each tag at each token, and the normalization term of each token.
 
-        Both are relative to the same shifts, which differ from token to token. exp(first - second) are the marginals.
+        The log-probability of a tag is `scores - normalizer`. Both arrays omit the same shifts, which cancel out in the
+        difference.
 
-        *Shape:* (tokens, tags) and (tokens, 1)
+        RETURNS (tuple[AnyFloats, AnyFloats]): Scores, *Shape:* (tokens, tags), and normalizer, *Shape:* (tokens, 1).
         """
         forbidden = self.emissions == -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -204,41 +242,46 @@ class ForwardBackward:
             return paths, zero_neg_inf(log_sum(paths, axis=-1))
 
     def marginals(self) -> AnyFloats:
-        """Return the marginal probability of each tag of each token. *Shape:* (tokens, tags)"""
+        """Return the marginal probability of each tag at each token. *Shape:* (tokens, tags)"""
         paths, total = self.unnormalized_log_marginals()
         paths -= total
         return np.exp(paths, out=paths)
 
     def transition_log_marginals(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-        """Return the marginal log-probabilities of all transitions without the transition scores, as two terms:
+        """Return two terms, `source` and `target`, of the log-probability of each transition.
 
             log P(y_(t-1) = i, y_t = j) = source[t, i] + table[i, j] + target[t, j]
 
-        t are the tokens `packing.later`, all but the first of each sequence. Keeping the terms apart allows sums over
-        tokens to be computed as matrix products.
+        Here, `table` is the transition matrix. Because `source` does not depend on j, and `target` does not depend on
+        i, sums over all tokens can be computed as matrix products. The terms exist for all tokens that have a previous
+        token (`packing.later`).
 
-        total (AnyFloats): The second result of `unnormalized_log_marginals`. *Shape:* (tokens, 1)
-        RETURNS (tuple[AnyFloats, AnyFloats]): source and target. *Shape:* (later tokens, tags) each
+        total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        RETURNS (tuple[AnyFloats, AnyFloats]): `source` and `target`. *Shape:* (later tokens, tags) each
         """
         layout, later = self.transitions.layout, self.packing.later
         step = ForwardStep(layout, self.alpha[None], later.size)
         with np.errstate(invalid="ignore"):
             source = step.shifted(self.alpha[None, later - 1], has_forbidden_tags=True)[0]
         target = self.beta[later] - total[later]
+        # `source` omits `extra`, the maximum of B and I for each label. Add it to E and I, the only tags that can
+        # follow B and I.
         for block in (layout.end, layout.inside):
             target[:, block] += step.extra[0]
         if self.transitions.can_exponentiate:
-            # Only tags that no path reaches exceed the bound. exp(inf) times their probability of 0 would be NaN.
+            # Clip `target` to avoid exp(inf) * 0 = NaN. This only affects tags that no path can reach. For all other
+            # tags, `target` is below MAX_EXPONENT, because probabilities do not exceed 1.
             np.minimum(target, MAX_EXPONENT + 1, out=target)
         return source, target
 
     @one_thread
     def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
-        """Return the expected count of each transition, summed over all tokens with the given weights.
+        """Return the expected number of occurrences of each transition, as needed for the gradient of the CRF loss.
 
-        total (AnyFloats): The second result of `unnormalized_log_marginals`. *Shape:* (tokens, 1)
-        weight (AnyFloats): Weight of each token. *Shape:* (tokens, 1)
-        RETURNS (AnyFloats): `[from, to]`. *Shape:* (tags, tags)
+        total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        weight (AnyFloats): Weight of each token in the sum. A transition has the weight of its second token.
+            *Shape:* (tokens, 1)
+        RETURNS (AnyFloats): Expected counts `[from, to]`. *Shape:* (tags, tags)
         """
         table = self.transitions.table
         source, target = self.transition_log_marginals(total)
@@ -247,7 +290,8 @@ class ForwardBackward:
         if self.transitions.can_exponentiate:
             counts = np.exp(table) * (np.exp(source, out=source).T @ (np.exp(target, out=target) * weight))
         else:
-            # The three terms are added up before they are exponentiated, one row of the table at a time to save memory.
+            # To prevent overflow, add the three terms before exp. The loop over the rows of the transition matrix saves
+            # memory.
             rows = (np.exp(tag[:, None] + scores + target) for tag, scores in zip(source.T, table, strict=True))
             counts = np.stack([(row * weight).sum(0) for row in rows])
         return counts

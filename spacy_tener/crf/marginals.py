@@ -1,12 +1,16 @@
-"""Probabilities of entities under a CRF, all entities above a probability, and the entropy of the tag sequences.
+"""Marginal probabilities of entities under a CRF, and the entropy of its distribution over tag sequences.
 
-The probability of an entity is the fraction of all paths (tag sequences) that contain it, weighted by exp(score). An
-entity of the label X on the tokens i to j has the path B-X, I-X, .., E-X there, so that only one path remains between
-the forward score of its B and the backward score of its E (Culotta and McCallum 2004, constrained forward-backward):
+The probability of an entity is the total probability of all paths (tag sequences) that contain it. An entity with label
+X on the tokens i to j has the tags B-X, I-X, .., I-X, E-X. Since these tags are fixed, its probability is a product of
+three factors: the paths before the entity, the entity itself, and the paths after it (constrained forward-backward
+algorithm, Culotta and McCallum 2004).
 
     P(i, j, X) = exp(alpha[i, B-X] + inner(i, j, X) + beta[j, E-X] - log Z)
 
-where `inner` is the sum of the transition scores from i to j and of the emissions of the tokens between them.
+Here, alpha and beta are the forward and backward scores (see `crf.forward`). `inner` is the sum of the transition
+scores from i to j and of the emission scores of the tokens i + 1 to j - 1.
+
+Used by `pipeline.batch_decoding`.
 """
 
 from __future__ import annotations
@@ -21,12 +25,12 @@ from .forward import ForwardBackward, zero_neg_inf
 
 
 class EntitySpans(NamedTuple):
-    """Entities of several sequences in four parallel arrays, with one element per entity.
+    """Entities of a batch of sequences, as parallel arrays with one element per entity.
 
-    sequence (IntArray): Index of the sequence.
+    sequence (IntArray): Index of the sequence that contains the entity.
     start (IntArray): Index of the entity's first token in the sequence.
-    end (IntArray): Index of the entity's last token in the sequence, plus 1.
-    label (IntArray): Index of the label.
+    end (IntArray): Index after the entity's last token in the sequence.
+    label (IntArray): Index of the entity's label.
     """
 
     sequence: IntArray
@@ -36,7 +40,7 @@ class EntitySpans(NamedTuple):
 
 
 def check_spans(spans: EntitySpans, forward_backward: ForwardBackward) -> None:
-    """Raise ValueError if a span does not lie in its sequence or has an unknown label."""
+    """Raise a ValueError if a span exceeds its sequence or has an invalid label index."""
     lengths = forward_backward.packing.lengths
     exists = (spans.sequence >= 0) & (spans.sequence < lengths.size)
     exists &= (spans.label >= 0) & (spans.label < forward_backward.transitions.layout.n_labels)
@@ -52,15 +56,21 @@ def check_spans(spans: EntitySpans, forward_backward: ForwardBackward) -> None:
 
 
 def running_sums(values: AnyFloats) -> AnyFloats:
-    """Return prefix sums: `sums[j] - sums[i]` is the sum of the rows i to j - 1.
+    """Return the prefix sums along the first axis, starting with 0.
 
-    *Shape:* (tokens, ...) to (tokens + 1, ...)
+    The sum of `values[i:j]` is `sums[j] - sums[i]`.
+
+    values (AnyFloats): The values. *Shape:* (tokens, ...)
+    RETURNS (AnyFloats): The prefix sums. *Shape:* (tokens + 1, ...)
     """
     return np.concatenate([np.zeros_like(values[:1]), values.cumsum(axis=0)])
 
 
 def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> AnyFloats:
-    """Return the probability that each span is an entity with its label. *Shape:* (spans,)"""
+    """Return the probability that each span is an entity with its label. *Shape:* (spans,)
+
+    Raises a ValueError if a span is invalid.
+    """
     spans = EntitySpans(*(np.asarray(column, dtype=np.int64) for column in spans))
     if not spans.label.size:
         return np.zeros(0, forward_backward.alpha.dtype)
@@ -78,14 +88,19 @@ def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> Any
 def log_probability_of_longer(
     forward_backward: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray
 ) -> AnyFloats:
-    """Return the log-probability of entities of two or more tokens, by the equation of this module. *Shape:* (spans,)
+    """Return the log-probability of entities with two or more tokens. *Shape:* (spans,)
 
-    total (AnyFloats): The second result of `unnormalized_log_marginals`. *Shape:* (tokens, 1)
-    first, last (IntArray): Indices of the tokens of B and E in the batch. *Shape:* (spans,)
+    The function evaluates the equation in the module docstring.
+
+    forward_backward (ForwardBackward): The forward and backward scores.
+    total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+    first, last (IntArray): Indices of the first and the last token of each entity in the batch. *Shape:* (spans,)
+    label (IntArray): Label index of each entity. *Shape:* (spans,)
     """
     layout = forward_backward.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
-    # alpha leaves out the shifts before the first token, and `total` those before the last token: subtract the rest.
+    # alpha at `first` omits the shifts before `first`, and `total` at `last` omits the shifts before `last` (see
+    # `crf.forward`). The difference, which is the sum of the shifts from `first` to `last - 1`, must be subtracted.
     shifts = running_sums(forward_backward.shifts())
     around = forward_backward.alpha[first, begin] + forward_backward.beta[last, end]
     outer: AnyFloats = around - total[last, 0] - (shifts[last] - shifts[first])
@@ -93,10 +108,20 @@ def log_probability_of_longer(
 
 
 def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
-    """Return `inner`, the score of the path between B and E, of entities of two or more tokens. *Shape:* (spans,)"""
+    """Return the term `inner` of the equation in the module docstring, for entities with two or more tokens.
+
+    `inner` contains the transition scores within the entity, and the emission scores of I at all tokens except the
+    first and the last.
+
+    first, last (IntArray): Indices of the first and the last token of each entity in the batch. *Shape:* (spans,)
+    label (IntArray): Label index of each entity. *Shape:* (spans,)
+    RETURNS (AnyFloats): The scores. *Shape:* (spans,)
+    """
     layout, table = forward_backward.transitions.layout, forward_backward.transitions.table
     begin, end, inside = (block.start + label for block in (layout.begin, layout.end, layout.inside))
     inner = forward_backward.emissions[:, layout.inside]
+    # Prefix sums cannot contain -inf, because -inf minus -inf is NaN. The forbidden tags are counted in separate
+    # prefix sums.
     forbidden = inner == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, inner)), running_sums(forbidden.astype(np.float64))
     stop = np.maximum(last, first + 1)
@@ -111,10 +136,11 @@ def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: 
 def outside_marginals(
     forward_backward: ForwardBackward, sequence: IntArray, start: IntArray, end: IntArray
 ) -> AnyFloats:
-    """Return the probability that all tokens of each span are O.
+    """Return the probability that all tokens of a span are O, for each span.
 
-    sequence, start, end (IntArray): As in `EntitySpans`. *Shape:* (spans,)
-    RETURNS (AnyFloats): *Shape:* (spans,)
+    sequence (IntArray): Index of the sequence that contains each span. *Shape:* (spans,)
+    start, end (IntArray): Index of the first token, and index after the last token, in the sequence. *Shape:* (spans,)
+    RETURNS (AnyFloats): The probabilities. *Shape:* (spans,)
     """
     outside, shifts = forward_backward.transitions.layout.outside, running_sums(forward_backward.shifts())
     first = np.asarray(start, dtype=np.int64) + forward_backward.packing.offsets[sequence]
@@ -123,8 +149,9 @@ def outside_marginals(
     forbidden = emissions == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
     _, total = forward_backward.unnormalized_log_marginals()
-    # alpha and beta include the emissions of both ends; those between are added. In a span of one token, the difference
-    # of the prefix sums is minus its emission, which alpha and beta both include.
+    # alpha and beta include the emissions of the first and the last token. The prefix sums add those of the tokens
+    # between them. If the span has one token, alpha and beta both include its emission, and the difference of the
+    # prefix sums subtracts it once.
     with np.errstate(invalid="ignore"):
         scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - total[last, 0]
         scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])
@@ -134,19 +161,23 @@ def outside_marginals(
 
 
 def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
-    """Return all entities with at least this probability, in no particular order, and their probabilities.
+    """Return all entities with a probability of at least `minimum`, in arbitrary order.
 
-    Under a CRF, the tags are a Markov chain. Starting from P(B) of each token, each step to the right multiplies by the
-    conditional probability of I or of E after the previous tag. A candidate is dropped when the probability that it
-    continues is below the minimum:
+    Given a CRF, the tags form a Markov chain. The search starts with P(B) at each token. At each following token, the
+    probability is multiplied by the conditional probability of I or E given the previous tag. A candidate is discarded
+    when P(B I .. I) falls below the minimum, since no longer entity can be more probable:
 
         token       北     京     市
         B           0.9                      P(B)
         E                  0.3               P(北京)   = 0.9 * P(E | B) = 0.9 * 0.33
-        I                  0.6               continues = 0.9 * P(I | B) = 0.9 * 0.67
+        I                  0.6               P(B I)    = 0.9 * P(I | B) = 0.9 * 0.67
         E                         0.6        P(北京市) = 0.6 * P(E | I) = 0.6 * 1.0
 
-    At most one entity of a path covers a token, so at most `1 / minimum` candidates are followed over any token.
+    The entities of a tag sequence cannot overlap. Therefore at most `1 / minimum` candidates cover the same token.
+
+    forward_backward (ForwardBackward): The forward and backward scores.
+    minimum (float): The probability threshold.
+    RETURNS (tuple[EntitySpans, AnyFloats]): The entities and their probabilities.
     """
     layout, later, table = (
         forward_backward.transitions.layout,
@@ -156,8 +187,9 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
     paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
     source, target = forward_backward.transition_log_marginals(total)
-    # P(tag of a token | previous tag), `[previous tag, tag, token, label]`: B or I, then I or E of the same label. 0 at
-    # the first token of a sequence, and in a row after the last token. *Shape:* (2, 2, tokens + 1, labels)
+    # Conditional probability `[previous tag, tag, token, label]`. The previous tag is B or I, and the tag is I or E.
+    # The probability is 0 at the first token of a sequence. An additional column of zeros after the last token ends the
+    # search there. *Shape:* (2, 2, tokens + 1, labels)
     conditional = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
     with np.errstate(divide="ignore", invalid="ignore"):
         for from_block, from_previous in zip((layout.begin, layout.inside), conditional, strict=True):
@@ -183,17 +215,24 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
 
 
 def entropy(forward_backward: ForwardBackward) -> AnyFloats:
-    """Return the entropy of the distribution over the paths of each sequence, in nats.
+    """Return the entropy of the distribution over tag sequences, in nats, for each sequence.
 
-    With log P(y) = score(y) - log Z, the entropy -E[log P(y)] is log Z - E[score(y)].
+    Since log P(y) = score(y) - log Z, the entropy -E[log P(y)] is log Z - E[score(y)].
 
-    *Shape:* (sequences,), in float64
+    RETURNS (AnyFloats): The entropies in float64. *Shape:* (sequences,)
     """
+    # The entropy is non-negative, but rounding errors can make the difference negative.
     return np.maximum(forward_backward.log_partition() - expected_score(forward_backward), 0.0)
 
 
 def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
-    """Return E[score(y)] of each sequence: each score times its marginal probability. *Shape:* (sequences,), float64"""
+    """Return the expected score E[score(y)] of a random tag sequence y, for each sequence.
+
+    By linearity of expectation, it is the sum of all emission and transition scores weighted by their marginal
+    probabilities.
+
+    RETURNS (AnyFloats): The expected scores in float64. *Shape:* (sequences,)
+    """
     packing, transitions = forward_backward.packing, forward_backward.transitions
     paths, total = forward_backward.unnormalized_log_marginals()
     tags = np.exp(paths - total)
@@ -207,7 +246,13 @@ def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
 
 @one_thread
 def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
-    """Return the expected score of the transition into each token of `packing.later`. *Shape:* (later tokens,)"""
+    """Return the expected transition score between each token and the previous token.
+
+    The first token of each sequence is excluded, since it has no previous token.
+
+    total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+    RETURNS (AnyFloats): The expected scores. *Shape:* (later tokens,)
+    """
     table = forward_backward.transitions.table
     source, target = forward_backward.transition_log_marginals(total)
     if forward_backward.transitions.can_exponentiate:
@@ -220,5 +265,8 @@ def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloa
 
 
 def replace_neg_inf(scores: AnyFloats) -> AnyFloats:
-    """Return a copy with 0 for -inf, since forbidden tags have probability 0 and add nothing to an expectation."""
+    """Return a copy of the scores with -inf replaced by 0.
+
+    Forbidden tags have probability 0 and do not contribute to an expectation, but 0 * -inf would be NaN.
+    """
     return zero_neg_inf(scores.copy())

@@ -1,17 +1,22 @@
-"""Transition scores of a CRF as one table over all tags.
+"""Transition scores of a linear-chain CRF with BIOES tags.
 
-Only the allowed transitions have parameters: `outside` from each closer to each opener, and `inside` from B and I to E
-and I of the same label (see `spacy_tener.tagging`). With one label, the table `[from, to]` is
+A CRF has parameters for the allowed transitions only, in two arrays:
+
+- `outside`: scores from the tags that can precede a new entity (the closers O, S, E) to the tags that can follow an
+  entity (the openers B, O, S).
+- `inside`: scores from B and I to E and I with the same label.
+
+`Transitions` expands the parameters to a transition matrix `[from, to]`, so that each time step of the forward
+algorithm is a matrix product. With one label, the matrix is:
 
               B    O    S    E    I
         B     .    .    .    in   in
-        O     out  out  out  .    .         out = outside, in = inside, . = forbidden, -inf
+        O     out  out  out  .    .         out = outside, in = inside, . = forbidden (-inf)
         S     out  out  out  .    .
         E     out  out  out  .    .
         I     .    .    .    in   in
 
-With the table, each step of a recursion is a matrix product. The backward recursion is the forward recursion over
-mirrored tags: read from right to left, an entity begins with its E and ends with its B.
+The order of the tags is defined in `spacy_tener.tagging`.
 """
 
 from __future__ import annotations
@@ -25,16 +30,23 @@ from ..processes import cached_property
 from ..tagging import TagLayout
 from ..types import AnyFloats, IntArray
 
-# The parameters of a CRF, or their gradients: start, end, outside and inside.
+# The parameters of a CRF (start, end, outside and inside), or their gradients.
 CRFArrays = tuple[AnyFloats, AnyFloats, AnyFloats, AnyFloats]
 
-# If |score| is at most this value, exp(score), its inverse, and products of two of them are normal float32 numbers.
+# Maximum absolute value of scores that are exponentiated. With this limit, exp(a + b) and exp(-a - b) of two scores a
+# and b neither overflow nor underflow in float32.
 MAX_EXPONENT = 40.0
 
 
 @lru_cache(maxsize=64)
 def mirrored_tags(layout: TagLayout) -> IntArray:
-    """Return the tag that each tag becomes when the text is read from right to left: B and E are swapped."""
+    """Return a permutation of the tag ids that swaps B and E of each label.
+
+    If a text is processed from right to left, an entity begins with E and ends with B. With the swapped tags, the
+    backward algorithm is the forward algorithm on the reversed text.
+
+    RETURNS (IntArray): The new tag id for each tag id. *Shape:* (tags,)
+    """
     tags = np.arange(layout.n_tags)
     tags[layout.begin], tags[layout.end] = tags[layout.end].copy(), tags[layout.begin].copy()
     return tags
@@ -42,12 +54,13 @@ def mirrored_tags(layout: TagLayout) -> IntArray:
 
 @lru_cache(maxsize=64)
 def parameter_indices(layout: TagLayout) -> IntArray:
-    """Return the index of the parameter of each score in `start`, `end` and the transition table, concatenated.
+    """Return indices that gather the start scores, the end scores and the transition matrix from the CRF's parameters.
 
-    The indices refer to the parameters start, end, outside and inside, flattened and concatenated, followed by one
-    value of -inf for everything that is forbidden.
+    The indices refer to a flat array that concatenates the parameters start, end, outside and inside, followed by a
+    single -inf, which is the score of all forbidden tags and transitions.
 
-    *Shape:* (2 * tags + tags * tags,)
+    RETURNS (IntArray): Indices for the start scores, the end scores and the flattened transition matrix.
+        *Shape:* (2 * tags + tags * tags,)
     """
     sizes = layout.n_open, layout.n_open, layout.n_open**2, 4 * layout.n_labels
     start, end, outside, inside = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
@@ -61,12 +74,13 @@ def parameter_indices(layout: TagLayout) -> IntArray:
 
 @dataclass(frozen=True)
 class Transitions:
-    """Scores of a CRF over all tags, -inf for what is forbidden.
+    """The start, end and transition scores of a CRF for all tags, with -inf for forbidden tags and transitions.
 
-    start, end (AnyFloats): Scores of each tag as the first and as the last of a sequence. *Shape:* (tags,)
-    table (AnyFloats): Transition scores, `[from, to]`. *Shape:* (tags, tags)
-    can_exponentiate (bool): Whether all transition scores can be exponentiated in float32, see `MAX_EXPONENT`. Trained
-        CRFs practically always can.
+    layout (TagLayout): The tag ids.
+    start, end (AnyFloats): Scores of each tag at the first and at the last token of a sequence. *Shape:* (tags,)
+    table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (tags, tags)
+    can_exponentiate (bool): Whether the absolute values of all allowed transition scores are below `MAX_EXPONENT`, so
+        that exp cannot overflow or underflow. This is true for practically all trained CRFs.
     """
 
     layout: TagLayout
@@ -77,9 +91,12 @@ class Transitions:
 
     @classmethod
     def of(cls, start: AnyFloats, end: AnyFloats, outside: AnyFloats, inside: AnyFloats) -> Transitions:
-        """Build the tables from the parameters of a CRF with `T` labels.
+        """Create the transition scores from the parameters of a CRF with `T` labels.
 
-        *Shape:* (2T + 1,), (2T + 1,), (2T + 1, 2T + 1) and (2, 2T)
+        start, end (AnyFloats): Scores of the first and the last tag. *Shape:* (2T + 1,) each
+        outside (AnyFloats): Transition scores between entities. *Shape:* (2T + 1, 2T + 1)
+        inside (AnyFloats): Transition scores within entities. *Shape:* (2, 2T)
+        RETURNS (Transitions): The scores for all tags.
         """
         layout = TagLayout(inside.shape[1] // 2)
         parameters = np.concatenate([start, end, outside.ravel(), inside.ravel(), np.full(1, -np.inf, start.dtype)])
@@ -89,15 +106,16 @@ class Transitions:
 
     @cached_property
     def entity_gains(self) -> AnyFloats:
-        """Upper bounds of what an entity's transitions score above those of O tags, for each tag. *Shape:* (tags,)
+        """Upper bounds of an entity's transition scores relative to those of O, for each tag. *Shape:* (tags,)
 
-        The bound of a tag includes the transition into it; the bounds of E and S, which end an entity, also include the
-        transition out of it. Each bound is the maximum over all tags at the other end of the transition.
+        The bound of a tag is the largest difference between the score of a transition into the tag and the score of the
+        corresponding transition into O. For the last tag of an entity (E or S), the difference for the next transition
+        is added. `crf.pruning` uses the bounds to find tokens that cannot be in an entity.
         """
         layout, between = self.layout, self.table[self.layout.closers, self.layout.openers]
         into = np.vstack((self.start[layout.openers], between))
         out_of = np.vstack((self.end[layout.closers], between.T))
-        # Subtract the scores of O, which is the opener after all B, and the first closer.
+        # Subtract the scores of O, which is at index `n_labels` among the openers and at index 0 among the closers.
         into = (into - into[:, layout.n_labels, None]).max(axis=0)
         out_of = (out_of - out_of[:, 0, None]).max(axis=0)
         to_end, to_inside = inside_scores(self.table, layout).max(axis=0) - self.table[layout.outside, layout.outside]
@@ -106,9 +124,13 @@ class Transitions:
         return np.concatenate((begin, single + ended_single, to_end + ended, to_inside))
 
     def in_both_directions(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return start scores and tables for the text from left to right and, over mirrored tags, from right to left.
+        """Return the start scores and the transition matrix for both directions of the text.
 
-        *Shape:* (2, tags) and (2, tags, tags)
+        In the second direction, from right to left, the matrix is transposed and B and E are swapped (see
+        `mirrored_tags`).
+
+        RETURNS (tuple[AnyFloats, AnyFloats]): Start scores, *Shape:* (2, tags), and transition matrices,
+            *Shape:* (2, tags, tags).
         """
         swap = mirrored_tags(self.layout)
         start = np.stack([self.start, self.end[swap]])
@@ -116,21 +138,35 @@ class Transitions:
 
 
 def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
-    """Return a writable view of the scores from `source`, B or I, to E and I of the same label. *Shape:* (2, labels)"""
+    """Return a writable view of the transition scores from B or I to E and I with the same label. *Shape:* (2, labels)
+
+    table (AnyFloats): Transition matrix. *Shape:* (tags, tags)
+    layout (TagLayout): The tag ids.
+    source (slice): The ids of the previous tags, either `layout.begin` or `layout.inside`.
+    """
     entries = table[source, layout.continuers].reshape(layout.n_labels, 2, layout.n_labels)
+    # Equal labels are on the diagonals of the blocks for E and I. This einsum returns a view without copying.
     diagonals: AnyFloats = np.einsum("tbt->bt", entries)
     return diagonals
 
 
 def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:
-    """Return the scores from B and I to E and I of the same label, `[from, to, label]`.
+    """Return the transition scores from B and I to E and I with the same label.
 
-    *Shape:* (tags, tags) to (2, 2, labels)
+    table (AnyFloats): Transition matrix. *Shape:* (tags, tags)
+    layout (TagLayout): The tag ids.
+    RETURNS (AnyFloats): Scores `[from, to, label]`. *Shape:* (2, 2, labels)
     """
     return np.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)])
 
 
 def weight_gradients(layout: TagLayout, start: AnyFloats, end: AnyFloats, table: AnyFloats) -> CRFArrays:
-    """Return the gradients of the parameters, given the gradients of start, end and the transition table."""
+    """Return the gradients of the CRF's parameters.
+
+    layout (TagLayout): The tag ids.
+    start, end (AnyFloats): Gradients of the start and end scores of all tags. *Shape:* (tags,)
+    table (AnyFloats): Gradient of the transition matrix. *Shape:* (tags, tags)
+    RETURNS (CRFArrays): Gradients of start, end, outside and inside.
+    """
     inside = inside_scores(table, layout).reshape(2, 2 * layout.n_labels)
     return start[layout.openers], end[layout.closers], table[layout.closers, layout.openers], inside

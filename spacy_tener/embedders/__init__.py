@@ -1,1 +1,1 @@
-"""Embedders: layers that compute an embedding for each token of a batch, or for each lexicon word in it."""
+"""Embedders: layers that compute the embeddings of tokens or of lexicon words."""

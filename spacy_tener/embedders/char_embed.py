@@ -1,7 +1,8 @@
-"""Embedders with an embedding for each distinct token, and the concatenation of embedders.
+"""Embedders with lookup tables for tokens and bigrams, and an embedder that concatenates two others.
 
-`spacy_tener.CharEmbed.v1` is the default embedder of TENER, FLAT, FLAT-ATSSA and MECT, and
-`spacy_tener.WordCharEmbed.v1` that of GRN. `spacy_tener.JoinEmbed.v1` concatenates two embedders.
+- `spacy_tener.CharEmbed.v1`: token and bigram embeddings, the default for TENER, FLAT, FLAT-ATSSA and MECT.
+- `spacy_tener.WordCharEmbed.v1`: token embeddings and character features, the default for GRN.
+- `spacy_tener.JoinEmbed.v1`: the concatenation of two embedders.
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ def build_char_embed(
     whiten_vectors: bool = False,
     simplify: bool = False,
 ) -> EmbedModel:
-    """Embed each token by its own embedding, concatenated with that of the bigram of the token and the next one.
+    """Create an embedder that concatenates token embeddings and bigram embeddings.
 
-    Registered as `spacy_tener.CharEmbed.v1`. It is meant for tokens that are characters: those of a Chinese pipeline,
-    or of any pipeline with `view = "characters"`.
+    Registered as `spacy_tener.CharEmbed.v1`. Use it if the tokens are characters, as in a Chinese pipeline, or in any
+    pipeline with `view = "characters"`. A bigram consists of a token and the next token.
 
-    width (int): Width of the token embeddings.
-    bigram_width (int): Width of the bigram embeddings. 0 for no bigrams.
+    width (int): Token embedding width.
+    bigram_width (int): Bigram embedding width. 0 for no bigrams.
     digits (bool): Replace every digit by 0.
     lower (bool): Convert to lower case.
-    dropout (float): Dropout rate of the concatenated embeddings.
-    word_dropout (float): Probability that a token is replaced by the unknown token in training.
-    bigram_dropout (float): Probability that a bigram is replaced by the unknown bigram in training.
-    vectors (Optional[Union[str, Path]]): Pretrained token embeddings: a word2vec or GloVe text file (plain, gz, bz2,
-        xz) or a directory written by `spacy init vectors`. They are read by `initialize` only, scaled to a norm of 1,
-        which randomly initialized embeddings have on average, fine-tuned, and saved with the model.
+    dropout (float): Dropout rate for the concatenated embeddings.
+    word_dropout (float): Probability that a token is replaced by the unknown token during training.
+    bigram_dropout (float): Probability that a bigram is replaced by the unknown bigram during training.
+    vectors (Optional[Union[str, Path]]): Pretrained token embeddings: a text file in word2vec or GloVe format (plain,
+        gz, bz2, xz), or a directory created by `spacy init vectors`. The file is only used by `initialize`. The vectors
+        are scaled to an L2 norm of 1, fine-tuned, and saved with the model.
     bigram_vectors (Optional[Union[str, Path]]): Pretrained bigram embeddings, for strings of two characters.
-    whiten_vectors (bool): Whiten pretrained embeddings: subtract their mean, and scale all principal components to
+    whiten_vectors (bool): Whiten the pretrained embeddings: subtract the mean, and scale all principal components to
         equal variance.
-    simplify (bool): Convert traditional characters to simplified ones, and full-width letters to half-width ones.
+    simplify (bool): Convert traditional characters to simplified characters, and full-width to half-width letters.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width + bigram_width)
     """
     if bigram_vectors and not bigram_width:
@@ -90,7 +91,7 @@ def _char_embed(
     frequent: int | None = None,
     half: bool = False,
 ) -> EmbedModel:
-    """Create an embedder with a table for tokens, and a table for bigrams if `widths` contains a width for bigrams."""
+    """Create an embedder with a token table and, if `widths` contains `bigram`, a bigram table."""
     return table_embedder(
         "char_embed",
         CharVocabulary(normaliser, widths),
@@ -101,10 +102,10 @@ def _char_embed(
 
 
 class CharVocabulary(Vocabulary):
-    """A vocabulary of tokens and, optionally, of bigrams.
+    """Vocabulary of tokens and, optionally, of bigrams.
 
     normaliser (Normaliser): Normalizes the strings of tokens.
-    names (Iterable[str]): Names of the embedding tables: `unigram`, and `bigram` if bigrams are used.
+    names (Iterable[str]): Embedding table names: `unigram`, and `bigram` if bigrams are used.
     """
 
     def __init__(self, normaliser: Normaliser, names: Iterable[str]) -> None:
@@ -115,7 +116,10 @@ class CharVocabulary(Vocabulary):
         self._end_key = normaliser.key(END_MARK)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the keys of the tokens and of the bigrams that start with them. *Shape:* (tokens,) each"""
+        """Return the keys of the tokens and of the bigrams. *Shape:* (tokens,) each
+
+        A key is a 64-bit hash. A bigram consists of a token and the next token.
+        """
         unigrams = self._cache(tokens.orths, tokens.stores)[tokens.indices]
         keys = {UNIGRAM: unigrams}
         if BIGRAM in self.tables:
@@ -178,34 +182,34 @@ def build_word_char_embed(
     frequent: NonNegativeInt | None = None,
     half: bool = False,
 ) -> EmbedModel:
-    """Embed each token by its own embedding, concatenated with an encoding of its characters.
+    """Create an embedder that concatenates token embeddings and features of the token's characters.
 
-    Registered as `spacy_tener.WordCharEmbed.v1`. A word gets an embedding when it first occurs in training, or if it
-    has a pretrained one; all others share the unknown embedding, which word dropout trains. Unless `lower` is false,
-    "London" and "LONDON" share the embedding, and the pretrained vector, of "london". The encoding of the characters
-    distinguishes them, and has its own dropout.
+    Registered as `spacy_tener.WordCharEmbed.v1`. A token has its own embedding if it occurs in the training data or has
+    a pretrained vector. All other tokens share the embedding for unknown tokens, which is trained by word dropout. By
+    default, tokens are lowercased first, so "London" and "LONDON" share an embedding. The character features are
+    case-sensitive.
 
-    chars (Optional[Union[Model[List[Doc], List[Floats2d]], Literal["cnn"]]]): The embedder whose output is
-        concatenated: `spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1` or any other embedder. "cnn" for
-        `spacy_tener.CharCNN.v1` with its defaults, None for no embedder.
-    width (int): Width of the token embeddings.
-    lower (bool): Convert to lower case.
+    chars (Optional[Union[Model[List[Doc], List[Floats2d]], Literal["cnn"]]]): The embedder for the characters:
+        `spacy_tener.CharCNN.v1`, `spacy_tener.CharTransformer.v1` or any other embedder. "cnn" for
+        `spacy_tener.CharCNN.v1` with its defaults. None for no character features.
+    width (int): Token embedding width.
+    lower (bool): Convert tokens to lower case for their embedding.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the token embeddings.
-    word_dropout (float): Probability that a token is replaced by the unknown token in training.
-    vectors (Optional[Union[str, Path, VectorsSource]]): Pretrained token embeddings: a word2vec or GloVe text file
-        (plain, gz, bz2, xz), a directory written by `spacy init vectors`, or `spacy_tener.GloVe.v1`. They are read by
-        `initialize` only, scaled to a norm of 1, which randomly initialized embeddings have on average, fine-tuned,
-        and saved with the model.
-    whiten_vectors (bool): Whiten pretrained embeddings: subtract their mean, and scale all principal components to
+    dropout (float): Dropout rate for the token embeddings. `chars` applies its own dropout.
+    word_dropout (float): Probability that a token is replaced by the unknown token during training.
+    vectors (Optional[Union[str, Path, VectorsSource]]): Pretrained token embeddings: a text file in word2vec or GloVe
+        format (plain, gz, bz2, xz), a directory created by `spacy init vectors`, or `spacy_tener.GloVe.v1`. The source
+        is only used by `initialize`. The vectors are scaled to an L2 norm of 1, fine-tuned, and saved with the model.
+    whiten_vectors (bool): Whiten the pretrained embeddings: subtract the mean, and scale all principal components to
         equal variance.
-    project_to (Optional[int]): Output width of a linear layer on top, for encoders such as spaCy's, whose input must
-        be as wide as their output. None for no such layer.
-    frequent (Optional[int]): Number of pretrained embeddings that the model keeps although the training data lacks
-        their words: the first ones, which in most files belong to the most frequent words. None for all.
+    project_to (Optional[int]): Output width of an additional linear layer. Use it if the encoder requires a certain
+        input width, as spaCy's encoders do. None for no linear layer.
+    frequent (Optional[int]): Number of pretrained vectors to keep even if their words do not occur in the training
+        data. The first vectors of the file are kept. In most files, they belong to the most frequent words. None to
+        keep all vectors.
     half (bool): Save the token embeddings as 16-bit floats.
-    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width + width of `chars`), or (tokens,
-        project_to)
+    RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width + width of `chars`), or
+        *Shape:* (tokens, project_to)
     """
     embed = _char_embed(
         Normaliser(digits=digits, lower=lower),
@@ -227,9 +231,10 @@ def build_word_char_embed(
 
 
 def build_join_embed(first: EmbedModel | None = None, second: EmbedModel | None = None) -> EmbedModel:
-    """Concatenate two embedders: of this package, of spaCy, or a listener to a transformer.
+    """Create an embedder that concatenates the output of two embedders.
 
-    Registered as `spacy_tener.JoinEmbed.v1`. Nest it to concatenate more than two.
+    Registered as `spacy_tener.JoinEmbed.v1`. The embedders can be from this package or from spaCy, including listeners
+    such as `spacy-transformers.TransformerListener.v1`. Nest `JoinEmbed` to concatenate more than two embedders.
 
     first (Optional[Model[List[Doc], List[Floats2d]]]): The first embedder. None for `spacy_tener.CharEmbed.v1` with its
         defaults.

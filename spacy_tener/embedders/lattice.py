@@ -1,6 +1,7 @@
-"""The lattice of a batch of sentences, which contains the positions of the lexicon words that occur in them.
+"""The character-word lattice: the positions of all lexicon words in a batch of sentences.
 
-`LexiconEmbed` creates it, and FLAT and its relatives compute attention between characters and words from it.
+The lattice is created by `LexiconEmbed`. FLAT, FLAT-ATSSA and MECT use the positions to compute the attention between
+characters and words.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from ..types import IntArray
 
 @dataclass(frozen=True)
 class Lattice:
-    """The positions of lexicon words in a batch of sentences. The words of all sentences are concatenated.
+    """The positions of all lexicon words in a batch of sentences.
 
-    For example, this is the lattice of a sentence with six characters and three words:
+    The words of all sentences are concatenated. For example, this is the lattice of a sentence with six characters and
+    three words:
 
         0  1  2  3  4  5      position
         重 庆 人 和 药 店     lengths = [6], counts = [3]
@@ -24,7 +26,7 @@ class Lattice:
               人 和 药 店     head 2, tail 5
                     药 店     head 4, tail 5
 
-    Inconsistent arrays raise a `ValueError`.
+    Raises a ValueError if the arrays are inconsistent.
 
     lengths (IntArray): Number of characters in each sentence. *Shape:* (sentences,)
     counts (IntArray): Number of words in each sentence, which can be 0. *Shape:* (sentences,)
@@ -58,7 +60,11 @@ class Lattice:
             )
 
     def check_rows(self, *, characters: int, words: int) -> None:
-        """Raise an error unless there is an embedding for each character and each word of the lattice."""
+        """Raise a ValueError if the number of embeddings differs from the number of characters or words in the lattice.
+
+        characters (int): Number of character embeddings.
+        words (int): Number of word embeddings.
+        """
         for name, got, expected in [("characters", characters, self.n_characters), ("words", words, self.n_words)]:
             if got != expected:
                 raise ValueError(f"There must be a row for each of the lattice's {expected} {name}; got {got} rows.")

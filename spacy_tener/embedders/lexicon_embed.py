@@ -1,6 +1,6 @@
-"""The embedder `spacy_tener.LexiconEmbed.v1`: embeddings of the lexicon words that match in a Doc.
+"""The embedder `spacy_tener.LexiconEmbed.v1`, which finds the words of a lexicon in a Doc and embeds them.
 
-It is the embedder of words of FLAT, FLAT-ATSSA and MECT. The lexicon can be extended by word lists after training.
+FLAT, FLAT-ATSSA and MECT use it as the embedder for words. After training, users can add word lists to the lexicon.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ TAG = "tag"
 
 @dataclass(frozen=True)
 class LatticeWords:
-    """The lexicon words in a batch of texts.
+    """The lexicon words in a batch of texts, with their embeddings.
 
-    lattice (Lattice): The positions of the words.
-    floats (Rows): The embeddings of the words. *Shape:* (words, width)
+    lattice (Lattice): The word positions.
+    floats (Rows): The word embeddings. *Shape:* (words, width)
     """
 
     lattice: Lattice
@@ -61,33 +61,33 @@ def build_lexicon_embed(
     vectors: str | Path | None = None,
     whiten_vectors: bool = False,
 ) -> LexiconModel:
-    """Match the words of a lexicon in each Doc, overlapping and nested ones included, and embed each of them.
+    """Create an embedder that finds all words of a lexicon in a Doc, and returns their embeddings.
 
-    Registered as `spacy_tener.LexiconEmbed.v1`. The lexicon is read by `initialize` only, and saved with the model. A
-    word gets an embedding when it first occurs in training, or if it has a pretrained one; all others share the unknown
-    embedding, which word dropout trains. So a larger lexicon does not slow down training.
+    Registered as `spacy_tener.LexiconEmbed.v1`. The matches include overlapping and nested words. A word has its own
+    embedding if it occurs in the training data or has a pretrained vector. All other words share the embedding of the
+    unknown word, which is trained by word dropout. The size of the lexicon therefore doesn't affect the training speed.
 
-    lexicon (Optional[Callable[[], Lexicon]]): Source of the words. None for `spacy_tener.JiebaLexicon.v1` with its
-        defaults.
-    width (int): Width of the word embeddings.
-    tag_width (int): Width of the embeddings of the words' tags, which are concatenated, and help with words that do not
-        occur in training. A tag is the part of speech in jieba's dictionary, or the name of a word list. 0 for no tags,
-        as in the papers.
-    max_words (Optional[int]): Maximum number of words that start with the same token, to limit the memory for text with
-        many nested words. The longest are used. None for no limit.
-    dropout (float): Dropout rate of the embeddings.
-    word_dropout (float): Probability that a word is replaced by the unknown word in training.
+    lexicon (Optional[Callable[[], Lexicon]]): Function that loads the lexicon. It is called by `initialize`, and the
+        lexicon is saved with the model. None for `spacy_tener.JiebaLexicon.v1` with its defaults.
+    width (int): Word embedding width.
+    tag_width (int): Width of the tag embeddings, which are concatenated with the word embeddings. A word's tag is its
+        part of speech in jieba's dictionary, or the name of its word list. Tags help with words that do not occur in
+        the training data. 0 for no tags, as in the papers.
+    max_words (Optional[int]): Maximum number of words that start with the same token, which limits the memory for texts
+        with many nested words. The longest words are used. None for no limit.
+    dropout (float): Dropout rate for the embeddings.
+    word_dropout (float): Probability that a word is replaced by the unknown word during training.
     vectors (Optional[Union[str, Path]]): Pretrained word embeddings, as for `spacy_tener.CharEmbed.v1`.
-    whiten_vectors (bool): Whiten pretrained embeddings, as for `spacy_tener.CharEmbed.v1`.
-    RETURNS (Model[List[Doc], LatticeWords]): The embedder, which returns the matches with their vectors. *Shape:*
-        (words, width + tag_width)
+    whiten_vectors (bool): Whiten the pretrained embeddings, as for `spacy_tener.CharEmbed.v1`.
+    RETURNS (Model[List[Doc], LatticeWords]): The embedder. It returns the positions and embeddings of the words.
+        *Shape:* (words, width + tag_width)
     """
     if lexicon is None:
         lexicon = jieba_lexicon()
     widths = {WORD: width}
     if tag_width:
         widths[TAG] = tag_width
-    # Word dropout does not replace the tag of a word, since unknown words have their tags in prediction, too.
+    # No dropout for tags, because unknown words have tags at inference, too.
     dropped = {WORD: word_dropout, TAG: 0.0}
     return LexiconEmbedder(
         "lexicon_embed",
@@ -105,10 +105,10 @@ def build_lexicon_embed(
 
 
 class LexiconEmbedder(TableEmbedder):
-    """An embedder of the words of a lexicon and of the word lists that users add to it.
+    """The layer of `spacy_tener.LexiconEmbed.v1`.
 
-    The embedding of a word from a list is the mean embedding of similar words (see `features/similar_words.py`). No
-    gradient flows through the mean.
+    Users can add word lists to a trained model. A word from such a list has no trained embedding. Its embedding is the
+    mean embedding of similar lexicon words (see `features.similar_words`). No gradient is computed for the mean.
     """
 
     __slots__ = ()
@@ -127,6 +127,8 @@ class LexiconEmbedder(TableEmbedder):
         appended = {WORD: similar.words, TAG: similar.tags}
         rows = backend.call(self, *self.find_rows(keys, backend, appended=appended))
         if in_list.size:
+            # `rows` contains the lexicon words, followed by the words from lists. `order` restores the order of the
+            # match.
             order = np.empty(found.layers.size, dtype=np.int64)
             order[in_lexicon], order[in_list] = np.arange(len(in_lexicon)), len(in_lexicon) + similar.word_indices
             rows = backend.replace_by_means(rows, len(in_lexicon), similar.sizes, order)
@@ -138,14 +140,13 @@ def _lattice(tokens: TokenBatch, match: Match) -> Lattice:
 
 
 class LexiconVocabulary(Vocabulary):
-    """A lexicon, the words that have an embedding, and word lists.
+    """Vocabulary of the words and tags that have an embedding, with the lexicon and additional word lists.
 
-    A word has an embedding if it occurs in training or has a pretrained vector. The key of a word is its index in the
-    lexicon, and the key of a tag its index in the lexicon's tags.
+    The key of a word is its index in the lexicon. The key of a tag is its index in `lexicon.tag_names`.
 
-    names (Iterable[str]): Names of the embedding tables: `word`, and `tag` if tags are used.
-    max_words (int | None): Maximum number of words that start with the same token. The longest are used. None for no
-        limit.
+    names (Iterable[str]): Embedding table names: `word`, and `tag` if tags are used.
+    max_words (int | None): Maximum number of words that start with the same token. The longest words are used. None for
+        no limit.
     """
 
     def __init__(self, names: Iterable[str], max_words: int | None) -> None:
@@ -157,7 +158,7 @@ class LexiconVocabulary(Vocabulary):
 
     @property
     def tag_names(self) -> list[str]:
-        """The tags of the lexicon's words."""
+        """The names of all tags in the lexicon."""
         return [name for name in self.lexicon.tag_names if name]
 
     def has_tag(self, tag: str) -> bool:
@@ -174,7 +175,7 @@ class LexiconVocabulary(Vocabulary):
         self.lists.from_message(lists)
 
     def match(self, tokens: TokenBatch) -> Match:
-        """Find the words of the lexicon, without word lists."""
+        """Find all words of the lexicon in a batch of texts. Words from additional word lists are not included."""
         return self.lexicon.find(tokens.joined, max_words=self.max_words)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
@@ -183,7 +184,8 @@ class LexiconVocabulary(Vocabulary):
             return EmbedInput(self.keys(self.match(tokens).words))
         found = find_layered(self.lexicon, tokens, lists, self.max_words)
         keys = self.keys(found.match.words[found.layers == 0])
-        # A word from a list uses the embeddings of similar words, as often as the word occurs.
+        # Words from word lists use the embeddings of similar lexicon words, so add the keys of these similar words.
+        # They are repeated for each occurrence in the texts.
         similar = self.similar_words(found, [words for words, _ in lists])
         times = np.bincount(similar.word_indices, minlength=similar.sizes.size)
         rows = np.repeat(similar.words, np.repeat(times, similar.sizes))
@@ -191,9 +193,10 @@ class LexiconVocabulary(Vocabulary):
         return EmbedInput(keys)
 
     def keys(self, words: IntArray) -> dict[str, Keys]:
-        """Return the keys of lexicon words for each table. *Shape:* (words,) each
+        """Return the keys of lexicon words in the word table and, if there is one, in the tag table.
 
         words (IntArray): Indices of the words in the lexicon. *Shape:* (words,)
+        RETURNS (dict[str, Keys]): The keys for each table. *Shape:* (words,) each
         """
         keys = {WORD: words.astype(np.uint64)}
         if TAG in self.tables:
@@ -201,10 +204,15 @@ class LexiconVocabulary(Vocabulary):
         return keys
 
     def similar_words(self, found: LayeredMatch, lists: Sequence[WordList]) -> SimilarWords:
-        """Return the similar words of all words from lists in a match."""
+        """Find similar lexicon words for all matched words from word lists.
+
+        found (LayeredMatch): The words of the lexicon and the word lists that occur in the texts.
+        lists (Sequence[WordList]): The word lists.
+        RETURNS (SimilarWords): The embedding rows of the similar words.
+        """
         table, index = self.tables[WORD], self._index
-        # The index is computed again if the table changed: initialization, loading and trimming replace the table, and
-        # training adds rows.
+        # Rebuild the index if the table has changed. Training adds rows to the table. Initialization, loading and
+        # trimming replace the table.
         if index is None or index[0] is not table or index[1] != len(table):
             index = self._index = table, len(table), WordIndex(self.lexicon, table.keys)
         tag_rows: dict[str, int] = {}

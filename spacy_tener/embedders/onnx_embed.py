@@ -1,7 +1,7 @@
-"""The embedder `spacy_tener.OnnxEmbed.v1`: features of a pretrained encoder in an ONNX file, which is not trained.
+"""The embedder `spacy_tener.OnnxEmbed.v1`, which computes features with a frozen pretrained encoder in ONNX format.
 
-Its encoders are Baidu's LAC, multilingual E5, and ONNX files of your own. They need onnxruntime and no torch. During
-training, the features of a text are computed once and cached.
+The encoder can be Baidu's LAC, multilingual E5, or your own ONNX file. It requires onnxruntime, but not torch. During
+training, the features of each text are cached.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ..types import FloatArray
 from ..validation import Probability, validated
 
 _MB = 1_000_000
-# Size of the cache on disk, relative to the size of the cache in memory.
+# Ratio of the maximum cache size on disk to the maximum cache size in memory.
 _DISK_FACTOR = 20
-# Seconds between two progress messages.
+# Minimum time between two progress messages, in seconds.
 _SECONDS_BETWEEN_MESSAGES = 10.0
 
 EncoderSource = Callable[[], Encoder]
@@ -47,20 +47,21 @@ def build_onnx_embed(
     dropout: Probability = 0.3,
     cache: NonNegativeInt = 500,
 ) -> EmbedModel:
-    """Embed each token with the features of a pretrained encoder in an ONNX file, followed by a linear layer.
+    """Create an embedder with a frozen pretrained encoder in ONNX format, followed by a linear layer.
 
-    Registered as `spacy_tener.OnnxEmbed.v1`. The encoder is not trained. It needs the package onnxruntime, on a GPU
-    onnxruntime-gpu, and no torch. It is saved with the pipeline; its source is read by `initialize` only. Use
-    `spacy_tener.JoinEmbed.v1` to concatenate the output with that of `spacy_tener.CharEmbed.v1`.
+    Registered as `spacy_tener.OnnxEmbed.v1`. The encoder requires the package onnxruntime, or onnxruntime-gpu on a GPU.
+    It does not require torch. The encoder is saved with the pipeline. Use `spacy_tener.JoinEmbed.v1` to concatenate its
+    output with another embedder, such as `spacy_tener.CharEmbed.v1`.
 
-    encoder (Optional[Callable[[], Encoder]]): Source of the encoder: `spacy_tener.LacEncoder.v1`, `spacy_tener.E5.v1`
-        or `spacy_tener.OnnxEncoder.v1`. None for the first.
-    width (Optional[int]): Output width of the linear layer. None for the features themselves, without that layer and
-        its dropout.
-    dropout (float): Dropout rate of the features.
-    cache (int): Maximum size in megabytes of the features cached in memory during training, which passes the texts of
-        the training and development data to the encoder again and again. Up to 20 times as many are cached in a
-        temporary file. A token takes 2 bytes for each feature. 0 for no cache.
+    encoder (Optional[Callable[[], Encoder]]): Function that loads the encoder: `spacy_tener.LacEncoder.v1`,
+        `spacy_tener.E5.v1` or `spacy_tener.OnnxEncoder.v1`. It is only called by `initialize`. None for
+        `spacy_tener.LacEncoder.v1`.
+    width (Optional[int]): Output width of the linear layer. None to return the encoder's features without a linear
+        layer and without dropout.
+    dropout (float): Dropout rate for the features.
+    cache (int): Maximum size of the cache in memory, in megabytes. During training, the features of the training and
+        development texts are cached. A token needs 2 bytes for each feature dimension. Features that exceed the limit
+        are cached in a temporary file of up to 20 times this size. 0 for no cache.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     if encoder is None:
@@ -78,7 +79,7 @@ def build_onnx_embed(
 
 
 class OnnxFeatures(Layer):
-    """A layer that returns the features of a frozen encoder. No gradient is computed for the encoder."""
+    """A layer that returns the features of a frozen encoder, without computing gradients."""
 
     __slots__ = ()
 
@@ -93,13 +94,13 @@ class OnnxFeatures(Layer):
             features.set(features.source.of_texts(read()))
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
-        # The encoder takes a Doc of each window as input, since its context must not extend beyond the window.
+        # Pass one Doc for each window, so that the features do not depend on text outside the window.
         features = self.attrs["features"](inputs.docs, training=backend.training, gpu=backend.ops.name == "cupy")
         return backend.join([backend.ops.asarray2f(features)], learn=False)
 
 
 class FrozenFeatures:
-    """A frozen encoder with a cache of its features, which is used during training.
+    """A frozen encoder with a cache for its features. The cache is only used during training.
 
     source (Callable[[], Encoder]): Function that loads the encoder.
     limit (int): Maximum size of the cache in memory, in bytes.
@@ -122,16 +123,16 @@ class FrozenFeatures:
         return self._encoder
 
     def set(self, encoder: Encoder) -> None:
-        """Replace the encoder, and empty the cache."""
+        """Replace the encoder and clear the cache."""
         self._encoder = encoder
         self.cache = FeatureCache(self.cache.limit, self.cache.on_disk, half=True)
 
     def __call__(self, docs: list[Doc], *, training: bool, gpu: bool) -> FloatArray:
-        """Return the features of all tokens in the Docs. *Shape:* (tokens, width)
+        """Return the features of all tokens, using the cache during training. *Shape:* (tokens, width)
 
         docs (list[Doc]): The Docs.
-        training (bool): Whether the call belongs to an update.
-        gpu (bool): Whether the encoder uses the GPU.
+        training (bool): Whether the model is being trained.
+        gpu (bool): Whether to run the encoder on the GPU.
         """
 
         def encode(batch: Sequence[Doc]) -> list[FloatArray]:
@@ -143,7 +144,7 @@ class FrozenFeatures:
         return np.concatenate(self.cache(list(map(cache_key, docs)), docs, encode, training=training))
 
     def _log_progress(self, n_texts: int) -> None:
-        """Log the number of encoded training texts if the last message is more than 10 seconds old."""
+        """Log how many training texts have been encoded, at most every 10 seconds."""
         now, self._n_computed = time.monotonic(), self._n_computed + n_texts
         if self._n_computed == n_texts:
             self._last_logged = now
@@ -168,7 +169,8 @@ def _deserialize(default: FrozenFeatures, value: bytes, name: str, model: Model[
 def _init(model: EmbedModel, X: list[Doc] | None = None, Y: Any = None) -> None:
     features: FrozenFeatures = model.attrs["features"]
     source = features.source
-    # The vocabulary is reduced to the first text here, which is fast. `select_subwords` later uses all training texts.
+    # Load the encoder with the vocabulary of the first text only, which is fast. Before training, `select_subwords`
+    # loads it again with the vocabulary of all training texts.
     features.set(source.of_texts(doc.text for doc in X[:1]) if _selects_subwords(source) and X else source())
     model.set_dim("nO", features.encoder.width, force=True)
 

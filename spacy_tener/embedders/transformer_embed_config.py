@@ -1,4 +1,4 @@
-"""The config of `spacy_tener.TransformerEmbed.v1`, which its torch module shares."""
+"""The options of `spacy_tener.TransformerEmbed.v1`, as used by the layer and its torch module."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from ..validation import STRICT, Probability, SettingError, check_window
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class TransformerEmbedConfig:
-    """Options of an embedder with a pretrained transformer.
+    """The options of an embedder with a pretrained transformer.
 
     frozen (bool): Do not train the transformer.
-    pooling (Literal["mean", "first"]): How a token's vector is computed from those of its word pieces.
-    layers (Union[int, List[int]]): Number of last layers to average, or the numbers of the layers to average.
-    dropout (float): Dropout rate of the output.
-    window (int): Maximum number of word pieces, special ones included, in an input of the transformer.
-    overlap (int): Number of word pieces of context on each side of a window's core.
-    mixed_precision (Union[bool, Literal["gpu"]]): Compute in bfloat16 where that is safe.
-    cache (int): Maximum size of the cached output of frozen layers, in megabytes.
-    frozen_layers (int): Number of lowest layers that are not trained.
-    pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` a trained pipeline keeps.
+    pooling (Literal["mean", "first"]): How to compute a token's vector from the vectors of its word pieces.
+    layers (Union[int, List[int]]): The layers whose outputs are averaged: the number of last layers, or a list of layer
+        numbers.
+    dropout (float): Output dropout rate.
+    window (int): Maximum number of word pieces in a transformer input, including special tokens.
+    overlap (int): Number of word pieces on each side of a window that only provide context.
+    mixed_precision (Union[bool, Literal["gpu"]]): Use bfloat16 for the operations for which this is safe.
+    cache (int): Maximum size in megabytes of the cache for the outputs of frozen layers.
+    frozen_layers (int): Number of layers to freeze, counted from the lowest.
+    pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` to keep in a trained pipeline.
     """
 
     frozen: bool = False
@@ -46,5 +47,5 @@ class TransformerEmbedConfig:
 
     @property
     def highest_layer(self) -> int:
-        """The minimum number of layers that the transformer must have."""
+        """Minimum number of layers that a transformer must have to support these options."""
         return self.layers if isinstance(self.layers, int) else max(self.layers)

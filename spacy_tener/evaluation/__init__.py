@@ -1,7 +1,8 @@
 """Evaluation of trained pipelines on annotated texts.
 
-`scores` counts true positives, false positives and false negatives like spaCy's scorer, `errors_page` writes an HTML
-page with the errors of a pipeline, and `calibration` fits the temperature of a CRF and probability thresholds.
+- `scores` counts true positives, false positives and false negatives in the same way as spaCy's scorer.
+- `errors_page` creates an HTML page that shows a pipeline's errors.
+- `calibration` fits the temperature of a CRF, and probability thresholds for entities.
 
 Used by the commands `evaluate` and `calibrate`.
 """

@@ -1,8 +1,9 @@
-"""Calibration: fit the temperature and the probability thresholds of a component to annotated texts.
+"""Calibration of entity probabilities: fit a temperature and probability thresholds on annotated texts.
 
-A model is calibrated if a fraction p of the entities that it predicts with the probability p are right.
+A model is calibrated if its probabilities match its accuracy: for example, 80 % of the entities that are predicted with
+a probability of 0.8 are correct.
 
-    outcomes = find_outcomes(nlp, "tener_ner", examples, path)     # predicted entities, right or wrong
+    outcomes = find_outcomes(nlp, "tener_ner", examples, path)     # predicted entities, correct or not
     temperature = fit_temperature(outcomes)                        # divides all scores of the CRF
     fit_thresholds(...)                                            # thresholds that ensure a precision
     errors(outcomes.probabilities(temperature), outcomes.right)    # expected calibration error, Brier score
@@ -31,36 +32,38 @@ from ..pipeline.scoring import CharComparison
 from ..pipeline.tener_ner import TenerNER
 from ..types import BoolArray, IntArray
 
-# Minimum number of right entities, and minimum number of wrong entities, to fit a temperature.
+# Minimum number of correct entities, and also of incorrect entities, that are needed to fit a temperature.
 MIN_OUTCOMES = 10
 N_FOLDS = 5
 _MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.1, 20.0
 
-# Approximate number of candidate thresholds that are tested for a group of labels.
+# Approximate number of candidate thresholds for a group of labels.
 MAX_CANDIDATES = 20
-# Minimum number of entities with a label to fit a separate threshold. All other labels share a threshold.
+# Minimum number of entities to fit a separate threshold for a label. All other labels share a threshold.
 MIN_ENTITIES = 100
 BINS = 10
 _MARGIN = 1e-9
 
-# Mapping of names in a legend to the probabilities of entities and the mask of right entities.
+# Predictions to compare, such as those before and after calibration: maps a name to the probabilities of the predicted
+# entities and a mask of the correct entities.
 Series = Mapping[str, tuple[Probabilities, BoolArray]]
 
 
-# Outcomes
+# Predictions and their correctness
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The entities that a component finds in annotated texts, and whether they are right.
+    """Entities that a component predicts for annotated texts, and whether they are correct.
 
-    An entity is counted if its tokens are annotated, and if it isn't an existing entity.
+    Some predicted entities are excluded: those in a part of the text without annotation, and those that were already in
+    the Doc before the component was called. The remaining entities are called "counted".
 
-    batches (Sequence[BatchDecoding]): The decoded batches of texts, which compute probabilities at any temperature.
-    counted (BoolArray): Mask of the entities that are counted. *Shape:* (found,)
-    label (IntArray): Index of the label of each counted entity. *Shape:* (counted,)
-    right (BoolArray): Mask of the counted entities that are right. *Shape:* (counted,)
-    text (IntArray): Index of the text that contains each counted entity. *Shape:* (counted,)
+    batches (Sequence[BatchDecoding]): The decoded texts, which can compute probabilities at any temperature.
+    counted (BoolArray): Mask that is False for excluded entities. *Shape:* (predicted,)
+    label (IntArray): Label index of each entity. *Shape:* (counted,)
+    right (BoolArray): Whether each entity is correct. *Shape:* (counted,)
+    text (IntArray): Index of the text that contains each entity. *Shape:* (counted,)
     """
 
     batches: Sequence[BatchDecoding]
@@ -70,17 +73,20 @@ class Outcomes:
     text: IntArray
 
     def probabilities(self, temperature: float = 1.0) -> Probabilities:
-        """Return the probability of each counted entity at a temperature. *Shape:* (counted,)"""
+        """Return the probability of each counted entity at the given temperature. *Shape:* (counted,)"""
         batches = [(replace(batch, temperature=temperature), batch.best) for batch in self.batches]
         counted: Probabilities = np.concatenate([batch.probabilities(best) for batch, best in batches])[self.counted]
         return counted
 
 
 def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
-    """Find entities by a component of a pipeline, and compare them with the gold entities.
+    """Predict entities with a component of a pipeline, and compare them with the gold-standard annotation.
 
-    name (str): Name of the component. Components before it are run as well.
-    source (Path): The file that contains the examples, for messages.
+    nlp (Language): The pipeline.
+    name (str): The component name. The components before it are also run.
+    examples (Sequence[Example]): The annotated texts.
+    source (Path): Path to the file with the texts, for error messages.
+    RETURNS (Outcomes): The predicted entities, and whether they are correct.
     """
     pipe = find_crf_pipe(nlp, name)
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
@@ -95,7 +101,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
         if decoding.index == 0:
             batches.append(decoding.batch)
-        existing = {entity.offsets for entity in decoding.existing}  # their probability is always 1
+        existing = {entity.offsets for entity in decoding.existing}  # existing entities always have the probability 1
         spans, _ = decoding.batch.best_by_text[decoding.index]
         for start, end, index in zip(*(column.tolist() for column in spans[1:]), strict=True):
             offsets = (*decoding.view.char_span(start, end), pipe.labels[index])
@@ -110,7 +116,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
 
 
 def check_sample_size(outcomes: Outcomes, source: Path) -> None:
-    """Raise an error if there are too few right or wrong entities to fit a temperature."""
+    """Raise a RemedyError if there are not enough correct or incorrect entities to fit a temperature."""
     right = int(outcomes.right.sum())
     wrong = outcomes.right.size - right
     if min(right, wrong) < MIN_OUTCOMES:
@@ -130,15 +136,15 @@ def _check_labels(annotated: set[str], labels: Sequence[str], name: str, source:
         )
 
 
-# Errors of probabilities
+# Calibration metrics
 
 
 @dataclass(frozen=True)
 class Bin:
-    """A bin of predictions with similar probabilities.
+    """Predictions with similar probabilities, as a point in a reliability diagram.
 
-    probability (float): Mean probability.
-    right (float): Fraction of right predictions.
+    probability (float): Mean probability of the predictions.
+    right (float): Fraction of correct predictions.
     count (int): Number of predictions.
     """
 
@@ -149,10 +155,11 @@ class Bin:
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of probabilities.
+    """Metrics that measure how well predicted probabilities match the actual outcomes. Lower is better.
 
-    ece (float): Expected calibration error: the mean difference of probability and accuracy over bins of equal size.
-    brier (float): Brier score: the mean squared error.
+    ece (float): Expected calibration error: the mean absolute difference between probability and accuracy in bins with
+        an equal number of predictions.
+    brier (float): Brier score: the mean squared error of the probabilities.
     nll (float): Mean negative log-likelihood, in nats.
     count (int): Number of predictions.
     """
@@ -164,31 +171,46 @@ class Errors:
 
 
 def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> list[Bin]:
-    """Divide predictions into bins of equal size, sorted by probability."""
-    # Probabilities are rounded, so that rounding errors do not determine the order of equal probabilities.
+    """Sort predictions by probability, and divide them into bins with an equal number of predictions.
+
+    probability (Probabilities): Predicted probabilities.
+    right (BoolArray): Whether each prediction is correct.
+    n_bins (int): Number of bins.
+    RETURNS (list[Bin]): The bins that are not empty.
+    """
+    # Round the probabilities, so that the order of equal probabilities does not depend on rounding errors.
     order = np.argsort(probability.round(6), kind="stable")
     groups = [part for part in np.array_split(order, n_bins) if part.size]
     return [Bin(float(probability[part].mean()), float(right[part].mean()), part.size) for part in groups]
 
 
 def errors(probability: Probabilities, right: BoolArray) -> Errors:
-    """Return the errors of the probabilities of one or more predictions."""
+    """Compute the calibration metrics of one or more predictions.
+
+    probability (Probabilities): Predicted probabilities.
+    right (BoolArray): Whether each prediction is correct.
+    RETURNS (Errors): The metrics.
+    """
     ece = sum(part.count * abs(part.probability - part.right) for part in bins(probability, right)) / right.size
     brier = float(np.square(probability - right).mean())
     return Errors(ece, brier, float(losses(probability, right).mean()), right.size)
 
 
 def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
-    """Return the negative log-likelihood of each prediction. It is finite even for errors with the probability 1.
+    """Return the negative log-likelihood of each prediction.
 
-    *Shape:* (counted,)
+    Probabilities are clipped, so that the loss is finite even for a wrong prediction with a probability of 1.
+
+    probability (Probabilities): Predicted probabilities. *Shape:* (counted,)
+    right (BoolArray): Whether each prediction is correct. *Shape:* (counted,)
+    RETURNS (Probabilities): The losses. *Shape:* (counted,)
     """
     inside = np.clip(probability, _MARGIN, 1.0 - _MARGIN)
     loss: Probabilities = -np.log(np.where(right, inside, 1.0 - inside))
     return loss
 
 
-# Temperature and thresholds
+# Fitting of temperature and thresholds
 
 
 def _scipy() -> Any:
@@ -201,13 +223,14 @@ def _scipy() -> Any:
 
 
 def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> float:
-    """Return the maximum-likelihood temperature of the found entities (temperature scaling, Guo et al. 2017).
+    """Fit the temperature of the CRF by maximum likelihood (temperature scaling, Guo et al. 2017).
 
-    The temperature divides all scores of the CRF. The probabilities are still marginals of one distribution over tag
-    sequences. The likelihood is computed for single entities instead of whole sequences, because a single annotation
-    error makes a sequence very improbable.
+    The temperature divides all emission and transition scores. The likelihood is computed for individual entities
+    instead of complete tag sequences, so that a single annotation error does not dominate the likelihood of a text.
 
+    outcomes (Outcomes): The predicted entities, and whether they are correct.
     chosen (BoolArray | None): Mask of the entities to use. None for all entities. *Shape:* (counted,)
+    RETURNS (float): The temperature.
     """
     right, rows = outcomes.right, slice(None) if chosen is None else chosen
 
@@ -221,9 +244,13 @@ def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> floa
 
 
 def cross_validate(outcomes: Outcomes) -> Probabilities:
-    """Return the probability of each entity at the temperature that is fitted to the other folds of the texts.
+    """Return calibrated probabilities of all entities, computed by cross-validation.
 
-    *Shape:* (counted,)
+    The texts are divided into folds. The probabilities of the entities in a fold are computed with the temperature that
+    was fitted on all other folds.
+
+    outcomes (Outcomes): The predicted entities, and whether they are correct.
+    RETURNS (Probabilities): The entity probabilities. *Shape:* (counted,)
     """
     texts, rank = np.unique(outcomes.text, return_inverse=True)
     if len(texts) < 2:
@@ -240,13 +267,13 @@ def cross_validate(outcomes: Outcomes) -> Probabilities:
 
 @dataclass(frozen=True)
 class Threshold:
-    """A probability threshold for a group of labels.
+    """A probability threshold that was fitted for one or more labels.
 
     labels (list[str]): The labels.
-    value (float | None): The threshold. None if no threshold ensures the precision.
-    count (int): Number of found entities.
-    n_above (int): Number of found entities at or above the threshold.
-    right (int): Number of right entities at or above the threshold.
+    value (float | None): The threshold. None if no threshold ensures the required precision.
+    count (int): Number of predicted entities with these labels.
+    n_above (int): Number of predicted entities with a probability of at least the threshold.
+    right (int): Number of correct entities among them.
     """
 
     labels: list[str]
@@ -259,13 +286,18 @@ class Threshold:
 def new_thresholds(
     pipe: TenerNER, outcomes: Outcomes, temperature: float, precision: float, confidence: float
 ) -> tuple[list[Threshold], dict[str, float]]:
-    """Return the fitted thresholds, and the resulting threshold for each label.
+    """Fit probability thresholds for the labels of a component.
 
-    The threshold of a label is 0 if no threshold can be fitted for the label. Its present threshold is not kept, since
-    it refers to probabilities at another temperature. Raise an error if no threshold can be fitted for any label.
+    Raises a RemedyError if no threshold can be fitted.
 
+    pipe (TenerNER): The component.
+    outcomes (Outcomes): The predicted entities, and whether they are correct.
+    temperature (float): The temperature of the CRF.
     precision (float): The required precision.
-    confidence (float): The required confidence that the precision is reached.
+    confidence (float): The confidence level at which the precision must be reached, such as 0.95.
+    RETURNS (tuple[list[Threshold], dict[str, float]]): The fitted thresholds, and the threshold of every label. It
+        is 0 for a label for which no threshold can be fitted. The current threshold of such a label is not kept, since
+        it refers to probabilities at another temperature.
     """
     probability = outcomes.probabilities(temperature)
     fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
@@ -287,8 +319,18 @@ def fit_thresholds(
     precision: float,
     confidence: float,
 ) -> list[Threshold]:
-    """Return a threshold for each label with at least `MIN_ENTITIES` entities, and one for all other labels
-    together."""
+    """Fit a probability threshold for each label that has enough entities, and a shared threshold for all other labels.
+
+    A label needs at least `MIN_ENTITIES` entities for its own threshold.
+
+    probability (Probabilities): The entity probabilities.
+    label (IntArray): Label index of each entity.
+    right (BoolArray): Whether each entity is correct.
+    labels (Sequence[str]): The names of the labels.
+    precision (float): The required precision.
+    confidence (float): The confidence level at which the precision must be reached.
+    RETURNS (list[Threshold]): The thresholds.
+    """
     counts = np.bincount(label, minlength=len(labels))
     groups = [[i] for i in range(len(labels)) if counts[i] >= MIN_ENTITIES]
     groups.append([i for i in range(len(labels)) if counts[i] < MIN_ENTITIES])
@@ -304,12 +346,13 @@ def fit_thresholds(
 def _fit_threshold(
     probability: Probabilities, right: BoolArray, labels: list[str], precision: float, confidence: float
 ) -> Threshold:
-    """Return the lowest threshold that ensures the precision, by fixed-sequence testing.
+    """Find the lowest probability threshold that ensures the required precision at the confidence level.
 
-    Candidates are tested in decreasing order, beginning with the threshold that a fifth of the entities reach. At each
-    candidate, an exact binomial test has the null hypothesis that the precision is lower than required. The sequence
-    ends at the first candidate for which the hypothesis is not rejected. Therefore the last rejection has the required
-    confidence without a correction for multiple tests (Learn then Test, Angelopoulos et al. 2021).
+    The method is fixed-sequence testing (Learn then Test, Angelopoulos et al. 2021). Candidate thresholds are tested in
+    descending order, starting with the threshold that 20 % of the entities reach. For each candidate, an exact binomial
+    test is performed. The null hypothesis is that the precision is lower than required. The procedure stops at the
+    first candidate whose null hypothesis is not rejected, and returns the candidate before it. No correction for
+    multiple testing is needed, because the order of the tests is fixed in advance.
     """
     binom = _scipy().stats.binom
     order = np.argsort(-probability, kind="stable")
@@ -317,10 +360,12 @@ def _fit_threshold(
     passed = Threshold(labels, None, right.size)
     first = max(smallest_sample(precision, confidence), right.size // 5)
     for size in range(first, right.size + 1, max(1, right.size // MAX_CANDIDATES)):
-        # The threshold is rounded down, because probabilities differ slightly between batches. So all entities with
-        # an equal probability reach it.
+        # Round the threshold down, because the probability of an entity differs slightly between batches. All entities
+        # with the same probability then reach the threshold.
         value = math.floor(float(probability[order[size - 1]]) * 1e4) / 1e4
         count = int((probability >= value).sum())
+        # The p-value: probability of at least this number of correct entities if the precision is exactly the required
+        # one.
         if binom.sf(hits[count - 1] - 1, count, precision) > 1.0 - confidence:
             break
         passed = Threshold(labels, value, right.size, count, int(hits[count - 1]))
@@ -328,6 +373,13 @@ def _fit_threshold(
 
 
 def smallest_sample(precision: float, confidence: float) -> int:
-    """Return the minimum number of entities that ensures a precision with a confidence if one entity is wrong."""
+    """Return the minimum number of entities for which a threshold can be accepted despite one wrong entity.
+
+    The binomial test of `_fit_threshold` is applied to a sample in which all entities except one are correct.
+
+    precision (float): The required precision.
+    confidence (float): The required confidence level.
+    RETURNS (int): The number of entities.
+    """
     binom = _scipy().stats.binom
     return next(n for n in itertools.count(2) if binom.sf(n - 2, n, precision) <= 1.0 - confidence)

@@ -1,9 +1,11 @@
-"""The HTML page with a pipeline's errors on a corpus: scores, a confusion matrix, and texts with marked errors.
+"""An HTML page that shows a pipeline's errors on a corpus.
+
+The page contains the scores, a confusion matrix, and all texts with highlighted errors.
 
     scores, texts = score_texts(nlp, examples)
     html = errors_page(Heading("Errors"), scores, [(example.reference, pairs) for example, pairs in texts])
 
-Used by `evaluate --page`.
+Used by the command `evaluate --page`.
 """
 
 from __future__ import annotations
@@ -30,13 +32,15 @@ BATCH = 256
 
 
 class Pair(NamedTuple):
-    """A gold entity and the overlapping found entity. If an entity is missed or spurious, the other one is None.
+    """A gold entity and the predicted entity that overlaps it.
+
+    For a false negative, `found` is None. For a false positive, `gold` is None.
 
     gold (EntityOffsets | None): The gold entity.
-    found (EntityOffsets | None): The found entity, in character offsets of the reference.
-    is_annotated (bool): Whether the tokens are annotated. If annotation is missing, only `found` is set.
-    probability (float | None): Probability of the found entity, or the probability that a missed entity is not an
-        entity. None if it is unknown.
+    found (EntityOffsets | None): The predicted entity, as character offsets in the reference Doc.
+    is_annotated (bool): Whether this part of the text is annotated. If not, `gold` is None.
+    probability (float | None): Probability of the predicted entity. For a false negative, one minus the probability of
+        the gold entity. None if unknown.
     """
 
     gold: EntityOffsets | None
@@ -46,16 +50,18 @@ class Pair(NamedTuple):
 
     @property
     def is_error(self) -> bool:
-        """Whether both entities differ."""
+        """Whether the prediction differs from the gold entity."""
         return self.is_annotated and self.gold != self.found
 
 
 def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> dict[int, int]:
-    """Pair found entities with overlapping gold entities. Return indices of found entities with those of gold entities.
+    """Match each predicted entity with at most one overlapping gold entity.
 
-    Equal entities are paired first, then entities that share the most characters.
+    Identical entities are matched first, followed by the pairs with the largest number of shared characters.
 
-    gold (Sequence[EntityOffsets]): Gold entities, sorted by their offsets and without overlaps.
+    gold (Sequence[EntityOffsets]): Gold entities, sorted by offset and without overlaps.
+    found (Sequence[EntityOffsets]): Predicted entities.
+    RETURNS (dict[int, int]): Maps the index of each matched predicted entity to the index of its gold entity.
     """
     pairs: dict[int, int] = {}
     taken = set[int]()
@@ -67,10 +73,14 @@ def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets])
 
 
 def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> Iterator[tuple[bool, int, int, int]]:
-    """Yield overlapping entities as sort keys: whether they differ, the negative number of shared characters, and the
-    indices of the gold and the found entity."""
+    """Yield a sort key for each pair of a gold entity and an overlapping predicted entity.
+
+    A sort key contains whether the entities differ, the number of shared characters as a negative number, the index of
+    the gold entity, and the index of the predicted entity.
+    """
     ends = [end for _, end, _ in gold]
     for j, entity in enumerate(found):
+        # The gold entities are sorted, so skip those that end before the predicted entity by binary search.
         for i in range(bisect_right(ends, entity[0]), len(gold)):
             shared = min(gold[i][1], entity[1]) - max(gold[i][0], entity[0])
             if shared <= 0:
@@ -79,13 +89,13 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
 
 
 class PredictedText(NamedTuple):
-    """A text that a pipeline has annotated.
+    """The predictions of a pipeline for a text.
 
-    doc (Doc): The annotated Doc.
-    found_probabilities (dict[EntityOffsets, float | None]): Probability of each found entity. If an entity is aligned
-        to tokens in `doc.ents`, both its exact and its aligned offsets are keys.
-    missed_probabilities (dict[EntityOffsets, float]): Probability that each gold entity is not an entity: the minimum
-        over all components with a CRF.
+    doc (Doc): The Doc with the predicted entities.
+    found_probabilities (dict[EntityOffsets, float | None]): Probability of each predicted entity. If an entity is
+        aligned to the tokens of `doc.ents`, it has two keys: its original offsets and the offsets of the tokens.
+    missed_probabilities (dict[EntityOffsets, float]): One minus the probability of each gold entity. If several
+        components have a CRF, the minimum is used.
     """
 
     doc: Doc
@@ -94,12 +104,14 @@ class PredictedText(NamedTuple):
 
 
 def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, Any], list[tuple[Example, list[Pair]]]]:
-    """Score a pipeline like `nlp.evaluate`, and compare the found entities with the gold entities of each example.
+    """Score a pipeline like `nlp.evaluate`, and compare the predicted entities with the gold entities.
 
-    Each text is predicted only once.
+    Both results are based on a single prediction for each text.
 
-    RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores of `CountingScorer`, and each example
-        with its pairs of entities.
+    nlp (Language): The pipeline.
+    examples (Iterable[Example]): The annotated texts.
+    RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores of `CountingScorer`, and the entity
+        pairs of each example.
     """
     examples, predictions, seconds = list(examples), list[PredictedText](), 0.0
     for batch in minibatch(examples, BATCH):
@@ -119,13 +131,17 @@ def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, A
 
 
 def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[PredictedText], float]:
-    """Annotate a batch of texts, and return the annotated texts and the time in seconds.
+    """Run a pipeline on a batch of texts, and measure the time.
 
-    The time does not include the probabilities, which `nlp.pipe` would not compute.
+    The time excludes the computation of probabilities, because `nlp.pipe` does not compute them.
+
+    nlp (Language): The pipeline.
+    examples (Sequence[Example]): The texts.
+    RETURNS (tuple[list[PredictedText], float]): The predictions, and the time in seconds.
     """
     start, seconds = timer(), 0.0
     for example in examples:
-        nlp.make_doc(example.reference.text)  # only to measure its time, as nlp.evaluate does
+        nlp.make_doc(example.reference.text)  # nlp.evaluate includes the time for tokenization
     docs = [example.predicted.copy() for example in examples]
     gold = [[offsets_of(ent) for ent in example.reference.ents] for example in examples]
     missed_probabilities: list[dict[EntityOffsets, float]] = [{} for _ in examples]
@@ -135,11 +151,11 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
             continue
         decodings = list(pipe.decode(docs))
         seconds += timer() - start
-        # Probabilities of gold entities must be computed here, before later components merge tokens.
+        # Compute the probabilities of gold entities here, because later components can merge tokens.
         for entities, missed, decoding in zip(gold, missed_probabilities, decodings, strict=True):
             for offsets, p in zip(entities, decoding.probabilities(entities), strict=True):
                 missed[offsets] = min(missed.get(offsets, 1.0), 1.0 - p)
-            _ = decoding.batch.best_probabilities  # cached, so that `annotate` below does not compute them
+            _ = decoding.batch.best_probabilities  # fill the cache now, to exclude this time from the measurement
         start = timer()
         pipe.annotate(decodings, spans_key=SCORES_KEY)
     seconds += timer() - start
@@ -149,15 +165,20 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
 
 
 def _probabilities(doc: Doc) -> dict[EntityOffsets, float | None]:
-    """Return the probability of each entity, by its exact offsets and by the offsets of its tokens in `doc.ents`."""
+    """Return the probability of each predicted entity in a Doc.
+
+    The keys are the original offsets of an entity and, if it is aligned to tokens, the offsets of these tokens.
+    """
     entities = read_entities(doc)
     by_ent = {entity.ent: entity.probability for entity in entities if entity.ent is not None}
     return by_ent | {entity.offsets: entity.probability for entity in entities}
 
 
 def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) -> list[Pair]:
-    """Return the pairs of an example in the order of the text, followed by entities found where annotation is
-    missing."""
+    """Return the entity pairs of an example, sorted by their position in the text.
+
+    Predicted entities in parts of the text without annotation are added at the end.
+    """
     found_probabilities, missed_probabilities = prediction.found_probabilities, prediction.missed_probabilities
     gold = [offsets_of(ent) for ent in example.reference.ents]
     annotated = [(entity, reference_span) for entity, reference_span in found if reference_span]
@@ -188,18 +209,20 @@ def errors_page(
     explained: tuple[str, Sequence[int]] = ("", ()),
     review: str = "",
 ) -> str:
-    """Return the page of errors.
+    """Return the HTML page that shows a pipeline's errors.
 
     heading (Heading): The title of the page.
-    scores (Mapping[str, Any] | None): Scores of `score_texts` or of `nlp.evaluate`. None if the texts are not
+    scores (Mapping[str, Any] | None): The scores of `score_texts` or `nlp.evaluate`. None if the texts are not
         annotated.
-    texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with their pairs of entities. Empty for a page with scores only.
-    labels (Iterable[str] | None): The labels of the pipeline, if they are known. The page lists labels of the corpus
-        that the pipeline lacks.
-    label_order (Sequence[str]): All labels of the pipeline, in the order in which they get colours.
-    lang (str): The language of the texts.
-    explained (tuple[str, Sequence[int]]): The URL of a page with explanations, and the indices of its texts.
-    review (str): The command that creates a page to review the annotation.
+    texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with their entity pairs. If empty, the page shows only the
+        scores.
+    labels (Iterable[str] | None): The labels of the pipeline. The page lists all other labels that occur in the corpus.
+        None if the labels are unknown.
+    label_order (Sequence[str]): All labels of the pipeline. The order determines their colors.
+    lang (str): The language code of the texts.
+    explained (tuple[str, Sequence[int]]): The URL of a page with explanations, and the indices of the texts that it
+        explains.
+    review (str): The command that creates a page to review the annotation, for display on the page.
     """
     address, numbers = explained
     data = {
@@ -214,13 +237,19 @@ def errors_page(
 
 
 def _plain(pair: Pair) -> list[Any]:
-    """Return a pair as [gold, found, probability]. If annotation is missing, `gold` is 0."""
+    """Convert a pair to a JSON-serializable list `[gold, found, probability]`.
+
+    `gold` is 0 if this part of the text is not annotated.
+    """
     probability = None if pair.probability is None else float(f"{pair.probability:.5f}")
     return [pair.gold if pair.is_annotated else 0, pair.found, probability]
 
 
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:
-    """Return the number of gold entities with each label that the pipeline does not have."""
+    """Count the gold entities with labels that the pipeline does not have.
+
+    RETURNS (dict[str, int]): The number of gold entities for each of these labels.
+    """
     if labels is None:
         return {}
     labels = set(labels)
@@ -229,7 +258,7 @@ def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] 
 
 
 def most_confident_errors(texts: Sequence[tuple[Doc, Sequence[Pair]]], n: int) -> list[int]:
-    """Return the indices of the n texts with the most probable errors, the most probable first."""
+    """Return the indices of the n texts that contain the errors with the highest probability, in descending order."""
 
     def confidence(number: int) -> float:
         return max(pair.probability or 0.0 for pair in texts[number][1] if pair.is_error)
