@@ -225,8 +225,8 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
         neighbours = letter_neighbours([target.view])
         if neighbours is None:
             continue
-        # In `letter_neighbours`, bit 1 means that the previous letter is in the same word. An entity that begins here
-        # splits the word. Bit 2 means the same for the next letter and the end of an entity.
+        # In `letter_neighbours`, the flag 1 means that the previous letter is in the same word, so an entity that
+        # begins here splits the word. The flag 2 means the same for the next letter and the end of an entity.
         for side, blocks in ((1, (layout.begin, layout.single)), (2, (layout.end, layout.single))):
             for block in blocks:
                 rows = np.flatnonzero((target.tags >= block.start) & (target.tags < block.stop) & (neighbours > 0))
