@@ -37,13 +37,13 @@ SoftTarget = NDArray[np.float32]
 class Teacher:
     """The teacher for knowledge distillation: a `tener_ner` in a trained pipeline. See `load_teacher`.
 
+    This class must not be a dataclass: spaCy's validation of `initialize` would convert the object to a dictionary.
+
     component (str): Name of the `tener_ner` in the teacher's pipeline.
     weight (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - weight`.
     temperature (float): Divisor of all scores of the teacher's CRF, in addition to its calibrated temperature.
     limit (int): Maximum memory for cached soft targets, in bytes.
     only_missing_labels (bool): Whether to use the teacher only for labels that a text is not annotated for.
-
-    Do not make this class a dataclass: spaCy's validation of `initialize` would convert the object to a dictionary.
     """
 
     def __init__(
