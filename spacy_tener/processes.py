@@ -52,7 +52,7 @@ else:
 
 
 def make_lock() -> AbstractContextManager[bool]:
-    """Create a reentrant lock that is never locked in a forked process.
+    """Create a reentrant lock that is always free in a forked process.
 
     `os.fork` waits until the lock is free. Otherwise, the lock could be held by a thread that does not exist in the
     child process, so that it would never be released.
@@ -101,14 +101,14 @@ class _OneThread(ContextDecorator):
     """Context manager and decorator that limits NumPy's matrix products to one thread.
 
     More threads are slower, because the matrices in prediction are small (research/results/threads-predicting.md). If
-    the user has set the number of threads, it is not changed.
+    the user has set the number of threads, there is no limit.
 
     In OpenBLAS, the number of threads applies to the entire process. Therefore, the active contexts of all Python
     threads are counted. The first context sets the limit. The last context restores the previous number, unless the
     user has set another number in the meantime.
 
-    threadpoolctl 3.8 is not an alternative, because its contexts are not counted. The first thread to leave would
-    remove the limit while other threads still compute. Its OpenBLAS controller accepts changes from one thread only and
+    threadpoolctl 3.8 is not an alternative, because it does not count contexts. The first thread to leave would remove
+    the limit while other threads still compute. Its OpenBLAS controller accepts changes from one thread only and
     silently ignores other threads, so that NumPy could be left with one thread. In addition, each call takes 1 to 3 ms.
     """
 

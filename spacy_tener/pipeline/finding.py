@@ -113,7 +113,7 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str 
 
 
 def _suggest_enabling(nlp: Language) -> str:
-    """Return the advice to enable the disabled `tener_ner`, for an error message.
+    """Return a hint on how to enable a disabled `tener_ner`, for error messages.
 
     If no `tener_ner` is disabled, return an empty string.
     """
@@ -154,7 +154,7 @@ def make_doc(nlp: Language, text: InputText) -> Doc:
 def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
     """Return the names of the components before `pipe`.
 
-    `pipe` is found by identity, because the pipeline can use another name than `pipe.name` for a sourced component.
+    Components are compared by identity, because a sourced component can have another name in its source pipeline.
     """
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
@@ -273,7 +273,7 @@ class PipelineNER:
     def probabilities(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans in several Docs, for example in variants of a text.
 
-        docs (Iterable[Doc]): The Docs. Their tokens must be units of the component, as in the result of `window_doc`.
+        docs (Iterable[Doc]): The Docs. They must have the same type of tokens as the Docs that `window_doc` returns.
         spans (Sequence[tuple[int, int, str]]): Start token, end token and label of each span.
         RETURNS (Probabilities): Probability of each span in each Doc. *Shape:* (docs, spans)
         """

@@ -164,7 +164,7 @@ class Lac(BatchPipe):
         lengths, tags = division.lengths, division.tags
         starts = starts_of(lengths)
         first_tokens, last_tokens = text.tokens_starting[starts], text.tokens_ending[starts + lengths - 1]
-        # The separator after each text is also a word. It is excluded by `- 1`.
+        # The separator after each text is a word of the segmentation. `- 1` excludes the separator.
         word_starts = np.searchsorted(starts, text_starts)
         for i, doc in enumerate(docs):
             words = np.arange(word_starts[i], word_starts[i + 1] - 1)

@@ -89,8 +89,8 @@ def tags_within_sentences(units: Units, labels: LabelIndex) -> Mask | None:
 def tags_of_whole_words(views: Sequence[DocView], labels: LabelIndex) -> Mask | None:
     """Return a mask that forbids entities to begin or end inside a Latin word. Return None if all tags are allowed.
 
-    The rule is necessary if letters are separate units, as in Chinese pipelines. It does not apply to labels whose
-    training entities often break it.
+    The rule matters if letters are separate tokens, as in Chinese pipelines, or with `view = "characters"`. It does not
+    apply to labels whose training entities often break it.
 
     *Shape:* (units, tags)
     """
@@ -112,10 +112,10 @@ def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask
 
 
 def tags_within_preset(units: Units, blocked_units: BoolArray, labels: LabelIndex) -> Mask:
-    """Return a mask for nested entities, which must not cross the boundaries of existing entities or contain blocked
-    units.
+    """Return a mask for nested entities. They must not cross the boundaries of existing entities or contain blocked
+    tokens.
 
-    blocked_units (BoolArray): Mask of the blocked units inside existing entities, see `NO_ENTITIES`. *Shape:* (units,)
+    blocked_units (BoolArray): Mask of the tokens or characters that `blocked_within_preset` returns. *Shape:* (units,)
     RETURNS (Mask): *Shape:* (units, tags)
     """
     # A boundary is at the first unit of an existing entity, and at the first unit after it.
@@ -125,7 +125,10 @@ def tags_within_preset(units: Units, blocked_units: BoolArray, labels: LabelInde
 
 
 def blocked_within_preset(views: Sequence[DocView]) -> BoolArray:
-    """Return a mask of the units in the span group `NO_ENTITIES`, for all Docs concatenated. *Shape:* (units,)"""
+    """Return a mask of the tokens or characters that are blocked by the span group `NO_ENTITIES` of their Doc.
+
+    The masks of all Docs are concatenated. *Shape:* (units,)
+    """
     blocked_units = [np.zeros(len(view), dtype=bool) for view in views]
     for view, is_blocked in zip(views, blocked_units, strict=True):
         for span in view.doc.spans.get(NO_ENTITIES, ()):
@@ -135,9 +138,9 @@ def blocked_within_preset(views: Sequence[DocView]) -> BoolArray:
 
 
 def _new_segments(boundary: BoolArray, layout: TagLayout) -> Mask:
-    """Return a mask in which a new entity or O must start at each boundary.
+    """Return a mask that forbids entities to continue across a boundary.
 
-    boundary (BoolArray): Mask of units that do not belong to the same entity as the previous unit. *Shape:* (units,)
+    boundary (BoolArray): Mask of the tokens or characters with a boundary before them. *Shape:* (units,)
     """
     mask = np.ones((boundary.size, layout.n_tags), dtype=bool)
     mask[boundary, layout.continuers] = False
@@ -147,11 +150,11 @@ def _new_segments(boundary: BoolArray, layout: TagLayout) -> Mask:
 def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout, agreeing: Mask | None = None) -> Mask:
     """Return a mask of the tags that agree with an annotation.
 
-    For an annotated unit, this is the annotated tag. For other units, these are all possible tags.
+    If a token or character is annotated, only the annotated tag is allowed. Otherwise, all possible tags are allowed.
 
     tags (IntArray): Annotated tags, or `UNKNOWN`. *Shape:* (units,)
-    possible (Mask | None): Mask of the possible tags of units without annotation. *Shape:* (units, tags)
-    agreeing (Mask | None): Another mask to apply if a text is annotated for some labels only. *Shape:* (units, tags)
+    possible (Mask | None): Mask of the possible tags without annotation. None allows all tags. *Shape:* (units, tags)
+    agreeing (Mask | None): Additional mask for texts that are annotated for some labels only. *Shape:* (units, tags)
     RETURNS (Mask): *Shape:* (units, tags)
     """
     annotated = np.flatnonzero(tags != UNKNOWN)

@@ -1,5 +1,4 @@
-"""Prediction of entities: computes emissions in windows, decodes them with the CRF, and applies probability thresholds.
-"""
+"""Prediction of entities. Emissions are computed in windows, decoded with the CRF, and filtered by probability."""
 
 from __future__ import annotations
 
@@ -70,7 +69,7 @@ def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSe
 
 
 def word_lengths(doc: Doc) -> IntArray:
-    """Return the length of each token in characters, without white space tokens, which can be very long."""
+    """Return the length of each token in characters. White space tokens are skipped, because they can be very long."""
     lengths, is_space = doc.to_array([LENGTH, IS_SPACE]).astype(np.int64).T
     words: IntArray = lengths[is_space == 0]
     return words
@@ -80,7 +79,7 @@ class TokenLengths:
     """Detects texts that are tokenized differently from the training data: into characters instead of words, or vice
     versa.
 
-    A warning is shown once.
+    `compare` shows a warning once.
     """
 
     def __init__(self) -> None:
@@ -88,9 +87,9 @@ class TokenLengths:
         self._is_compared = False
 
     def compare(self, views: Sequence[DocView], trained: float | None, name: str) -> None:
-        """Update the mean token length with these Docs. If it does not match the training data, show a warning.
+        """Add Docs to the mean token length. Show a warning if the mean does not match the training data.
 
-        The comparison needs a minimum number of tokens, and is done only once.
+        There must be a minimum number of tokens. The comparison is done only once.
 
         trained (float | None): Mean token length of the training data in characters. If None, there is no comparison.
         name (str): Name of the component, for the warning.

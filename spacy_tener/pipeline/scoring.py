@@ -164,7 +164,7 @@ class CharComparison:
         self._ends = before[1:]
 
     def key(self, entity: EntityOffsets) -> EntityOffsets:
-        """Return the key for comparing an entity of the predicted Doc."""
+        """Return the key of an entity in the predicted Doc: its offsets without white space, and its label."""
         start, end, label = entity
         return int(self._before[start]), int(self._before[end]), label
 
@@ -188,7 +188,9 @@ class CharComparison:
 
 
 def _visible_before(doc: Doc) -> IntArray:
-    """Return the number of characters before each offset in the text, without white space. *Shape:* (characters + 1,)
+    """For each offset in the text, count the characters before the offset that are not white space.
+
+    *Shape:* (characters + 1,)
     """
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
@@ -196,6 +198,6 @@ def _visible_before(doc: Doc) -> IntArray:
 
 
 def predicted_offsets(doc: Doc) -> set[EntityOffsets]:
-    """Return the character offsets and labels of the outermost entities in a Doc. Several entities can share a token.
-    """
+    """Return the character offsets and labels of the outermost entities in a Doc. Several entities can share a
+    token."""
     return {entity.offsets for entity in read_entities(doc) if entity.depth == 0}

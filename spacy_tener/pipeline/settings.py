@@ -86,7 +86,7 @@ class LearnedValues:
         return {name: value for name, value in asdict(self).items() if value != getattr(_UNTRAINED, name)}
 
     def rename(self, names: Mapping[str, str]) -> LearnedValues:
-        """Return the values for renamed labels.
+        """Return a copy in which labels are renamed.
 
         names (Mapping[str, str]): New names of labels, as a dictionary from old to new names.
         """

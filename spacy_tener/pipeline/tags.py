@@ -1,4 +1,4 @@
-"""Conversion of entity annotation to BIOES tags, and tables of the tags that are allowed by type of character."""
+"""Conversion of entity annotation to BIOES tags, and masks of the tags that each character type can have."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """The labels of a component, and exceptions from the rules about the characters in entities.
+    """The labels of a component. Some of them can be exempt from decoding rules.
 
     hashes (Sequence[int]): Hashes of the labels. The index of a label is its position in this sequence.
     over_lines (Sequence[int]): Indices of the labels whose entities can contain line breaks.
@@ -75,7 +75,7 @@ class LabelIndex:
 
 
 def index_labels(labels: Iterable[str]) -> LabelIndex:
-    """Create a `LabelIndex` for labels without exceptions."""
+    """Create a `LabelIndex` for labels without exceptions from decoding rules."""
     return LabelIndex([get_string_id(label) for label in labels])
 
 
@@ -91,7 +91,7 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
     """
     layout, index = labels.layout, labels.indices(units.label)
     begins, inside = ((units.iob == value) & (index >= 0) for value in (BEGIN, INSIDE))
-    # The last unit of an entity is tagged E or S. It is followed by a unit that is not inside the entity.
+    # The unit is the last one of its entity (E or S) if the next unit is not inside the entity.
     continues = np.append(inside[1:], False)
     tags = np.where(units.iob == MISSING, UNKNOWN, layout.outside)
     for is_tag, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):
@@ -101,8 +101,8 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
 
 
 def trim_space(units: Units) -> Units:
-    """Trim white space from both ends of gold entities, because predicted entities never begin or end with white space.
-    """
+    """Trim white space from both ends of gold entities, because predicted entities never begin or end with white
+    space."""
     if not (units.space.any() and (units.space & (units.iob != MISSING) & (units.label != 0)).any()):
         return units
     iob, label = units.iob.copy(), units.label.copy()

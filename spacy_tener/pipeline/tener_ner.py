@@ -148,8 +148,8 @@ class TenerNER(TrainablePipe):
 
     @property
     def temperature(self) -> float:
-        """The divisor of the CRF's scores when probabilities are computed. It is 1 if the component is not calibrated.
-        """
+        """The divisor of the CRF's scores when probabilities are computed. It is 1 if the component is not
+        calibrated."""
         temperature = self.learned.temperature
         if not (isinstance(temperature, (int, float)) and 0.0 < temperature < np.inf):
             raise ValueError(
@@ -160,7 +160,7 @@ class TenerNER(TrainablePipe):
 
     @property
     def label_index(self) -> LabelIndex:
-        """The labels, with their exceptions from the rules about the characters in entities."""
+        """The labels, and their exceptions from decoding rules."""
 
         def indices(labels: Iterable[str]) -> list[int]:
             return [self.labels.index(label) for label in labels]
@@ -289,8 +289,8 @@ class TenerNER(TrainablePipe):
             add_requirements(nlp)
 
     def _check_nesting(self, get_examples: Callable[[], Iterable[Example]], teacher: Teacher | None) -> None:
-        """Raise an error if the settings, the training data or the teacher do not match the nesting depth of the model.
-        """
+        """Raise an error if the settings, the training data or the teacher do not match the nesting depth of the
+        model."""
         depth, key = self.depth, self.settings.spans_key
         if depth > 1 and key is None:
             remedy = f'Set spans_key = "sc" in the section of {self.name}: the group of doc.spans with all entities.'
@@ -339,8 +339,8 @@ class TenerNER(TrainablePipe):
         return [entities for _, entities in self._find(docs, self.settings)]
 
     def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[tuple[DocView, list[UnitEntity]]]:
-        """Predict entities. Return each Doc as a sequence of tokens or characters, with the entities in this sequence.
-        """
+        """Predict the entities of Docs. Return each Doc as a sequence of tokens or characters, together with its
+        entities."""
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
             if settings.view == "tokens":
@@ -526,8 +526,8 @@ class TenerNER(TrainablePipe):
     ) -> dict[str, float]:
         """Train the model to keep its earlier predictions. This prevents catastrophic forgetting.
 
-        The loss is the cross-entropy between the tag sequence distributions of two models. The first one is a copy of
-        the model that `nlp.resume_training()` made. The second one is the present model. Gold annotation is not used.
+        The loss is the cross-entropy between the tag sequence distributions of two models: the copy of the model that
+        `nlp.resume_training()` creates, and the current model. Gold annotation is not used.
 
         examples (Iterable[Example]): The examples.
         sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later update.

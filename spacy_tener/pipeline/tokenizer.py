@@ -162,7 +162,7 @@ def make_multilingual_tokenizer(
 
 @cache
 def _split_pattern(scripts: tuple[Script, ...]) -> re.Pattern[str]:
-    """Return a regular expression for the characters that are tokens, including their combining characters."""
+    """Return a regular expression for characters that become separate tokens, including their combining characters."""
     characters = "".join(_SCRIPTS[script] for script in scripts)
     return re.compile(f"([{characters}{_PUNCTUATION}][{_COMBINING}]*)")
 

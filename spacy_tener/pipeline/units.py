@@ -120,7 +120,7 @@ def is_space(codes: CodePoints) -> BoolArray:
 
 
 def is_ornament(codes: CodePoints) -> BoolArray:
-    """Return a mask of emoji, control characters and invisible characters, which are rarely part of a name.
+    """Return a mask of emoji, control characters and invisible characters, which are usually not part of a name.
 
     *Shape:* (characters,)
     """
@@ -154,8 +154,8 @@ def _is_within(codes: CodePoints, ranges: tuple[tuple[int, int], ...]) -> BoolAr
     ranges (tuple[tuple[int, int], ...]): First and last code point of each range, sorted.
     """
     bounds = np.array(ranges, dtype=np.uint32) + np.array([0, 1], dtype=np.uint32)
-    # The array alternates between the first code point of a range and the first code point after it. So a code point is
-    # in a range if an odd number of elements is less than or equal to the code point.
+    # `bounds` alternates between the first code point of a range and the first code point after it. So a code point is
+    # in a range if an odd number of bounds is less than or equal to the code point.
     is_within: BoolArray = np.searchsorted(bounds.reshape(-1), codes, side="right") % 2 == 1
     return is_within
 
@@ -244,7 +244,7 @@ class TokenView(_View):
         return Units(unit_type, iob.astype(np.int64), label, sentence_start == 1)
 
     def slice_doc(self, start: int, end: int) -> Doc:
-        """Convert a range of units to a Doc with one token for each unit.
+        """Convert a range of units (tokens or characters) to a Doc with one token for each unit.
 
         This method is slow. Only call it for layers that require Docs.
         """
@@ -264,7 +264,7 @@ class TokenView(_View):
         return part
 
     def sentence_ends(self) -> BoolArray:
-        """Return a mask of the units after which a sentence may end. *Shape:* (units,)"""
+        """Return a mask of the tokens or characters after which a sentence may end. *Shape:* (units,)"""
         _, ends = search(_SENTENCE_END_ORTHS, self.columns[:, 0])
         if self.doc.has_annotation(IS_SPACE):
             # An empty line, or a line break with the following indentation, is a single white space token.
@@ -276,20 +276,26 @@ class TokenView(_View):
         return ends
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
-        """Convert a range of units to character offsets."""
+        """Convert a range of units (tokens or characters) to character offsets."""
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
     def char_extents(self) -> IntArray:
-        """Return the character offset and the length of each unit. *Shape:* (units, 2)"""
+        """Return the character offset and the length of each unit (token or character). *Shape:* (units, 2)"""
         return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
-        """Convert character offsets to a range of units. Return None if the offsets are not at boundaries of units."""
+        """Convert character offsets to a range of units (tokens or characters).
+
+        Return None if the offsets are not at boundaries of units.
+        """
         span = self.doc.char_span(start, end)
         return (span.start, span.end) if span is not None else None
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """Convert a range of units to a range of tokens. The range is empty if `alignment` discards it."""
+        """Convert a range of units (tokens or characters) to a range of tokens.
+
+        The range is empty if `alignment` discards it.
+        """
         return start, end
 
 
@@ -391,9 +397,10 @@ DocView = TokenView | CharacterView
 
 
 def join_units(views: Sequence[DocView]) -> Units | None:
-    """Concatenate the unit attributes of all texts. Return None if all tags are allowed for all units.
+    """Concatenate the attributes of the tokens or characters of all texts. Return None if all tags are allowed
+    everywhere.
 
-    Attributes are not computed for texts with `is_unrestricted`.
+    To save time, attributes are not computed for texts that do not restrict the tags, see `TokenView.is_unrestricted`.
     """
     is_skipped = [view.is_unrestricted for view in views]
     if all(is_skipped):
@@ -410,11 +417,10 @@ def _unrestricted_units(length: int) -> Units:
 
 
 def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
-    """Return flags for the neighbours of each unit: 1 if the previous unit is a letter of the same Latin word, 2 if the
-    next unit is.
+    """Return for each token or character which of its neighbours are letters of the same Latin word.
 
-    Both flags are added: 3 is a letter in the middle of a word. If no Latin word has several units, return None. The
-    units (tokens or characters) of all texts are concatenated. *Shape:* (units,)
+    The value is 1 for the previous neighbour, 2 for the next neighbour, and 3 for both. All texts are concatenated.
+    Return None if each Latin word is a single token. *Shape:* (units,)
     """
     # For words in lists, `find_list_words` uses a stricter rule, which includes digits and other scripts. Here, the
     # rule is limited to letters, because a model can learn from context that a name ends before a digit.
@@ -432,7 +438,7 @@ def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
 def view_of(doc: Doc, view: View) -> DocView:
     """Create a view that represents a Doc as a sequence of tokens or characters.
 
-    If every token is a single character, a `TokenView` is faster and has the same units.
+    If every token is a single character, a `TokenView` is returned in both cases, because it is faster.
     """
     if view == "tokens" or len(doc) == 0:
         return TokenView(doc)

@@ -141,8 +141,8 @@ class SplitDoc:
 class WindowBatcher:
     """Splits Docs into windows, and groups the windows into batches.
 
-    If the model has a listener, each Doc is a single window, and all Docs are a single batch. The reason is that a
-    listener only receives the vectors of the shared component (such as `tok2vec`) for complete Docs and the same batch.
+    If the model has a listener, each Doc is a single window, and all Docs are a single batch. The reason is that the
+    shared component (such as `tok2vec`) has computed the vectors for this batch of complete Docs.
 
     settings (NERSettings): The settings of the component.
     size (int): Maximum number of tokens or characters in a window.
@@ -161,8 +161,7 @@ class WindowBatcher:
     def of(cls, model: Model[Any, Any], settings: NERSettings, *, training: bool = False) -> WindowBatcher:
         """Create a batcher for a model.
 
-        training (bool): Whether to use the windows for training instead of the windows for prediction, which may be
-            shorter.
+        training (bool): Whether to use the window size for training. The window size for prediction may be smaller.
         """
         nodes = list(model.walk())
         shims = [shim for node in nodes for shim in node.shims if isinstance(shim, TorchShim)]
@@ -191,8 +190,8 @@ class WindowBatcher:
         return cut_windows(length, ends, size=self.size, overlap=context, sentences=self.sentences)
 
     def batches(self, docs: Sequence[SplitDoc]) -> Iterator[list[DocWindow]]:
-        """Yield batches with the windows of all Docs in order. Each batch has at most `max_units` tokens or characters.
-        """
+        """Yield batches with the windows of all Docs in order. Each batch has at most `max_units` tokens or
+        characters."""
         windows = [DocWindow(index, doc.view, window) for index, doc in enumerate(docs) for window in doc.windows]
         return iter([windows]) if self.listens else batch_by_size(windows, self.settings.max_units)
 
@@ -208,7 +207,7 @@ class WindowBatcher:
     def emissions(self, model: TaggerModel, docs: Sequence[SplitDoc]) -> Rows:
         """Run the model, and return the emissions for all tokens or characters of the Docs.
 
-        Where windows overlap, the emissions are taken from the window whose prediction is kept. *Shape:* (units, tags)
+        If windows overlap, only the emissions in their kept ranges are returned. *Shape:* (units, tags)
         """
         parts: list[Rows] = []
         for batch in self.batches(docs):

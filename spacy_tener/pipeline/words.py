@@ -75,7 +75,7 @@ class WordListEditor(ABC):
     def _must_hide(self, owner: WordListOwner, word: str) -> bool:
         """Return whether a removed word needs an entry that hides it.
 
-        This is necessary if the owner also has the word in the lexicon of its model, which cannot be changed.
+        This is necessary if the word is also in the lexicon of the model, which cannot be changed.
         """
         return False
 
@@ -88,7 +88,7 @@ class WordListEditor(ABC):
         keep_entry: Callable[[WordListEntry], bool] = lambda entry: True,
         saved: bool | None = None,
     ) -> None:
-        """Change the list with this name in all owners. If an error is raised, no list is changed.
+        """Change a list in all `list_owners`. If an error is raised, no list is changed.
 
         name (str): Name of the list. The empty string is the list that applies to all Docs.
         entries (Mapping[str, WordListEntry]): Words to add, with their entries.
@@ -121,7 +121,7 @@ class WordListEditor(ABC):
 
 
 def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, WordListEntry]:
-    """Return the entries whose words are valid. Warn about invalid words.
+    """Return the valid words with their entries. Warn about invalid words.
 
     entries (Mapping[str, WordListEntry]): Words and their entries.
     name (str): Name or description of the list, for the warning.

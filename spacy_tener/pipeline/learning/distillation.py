@@ -81,7 +81,7 @@ class Teacher:
         return scaled
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
-        """Return the teacher's emissions for Docs of the student. They are cached, up to the memory limit.
+        """Return the teacher's emissions for Docs of the student. The emissions are cached, up to the memory limit.
 
         views (Sequence[DocView]): The student's Docs, as sequences of tokens or characters.
         RETURNS (list[SoftTarget]): The emissions for each Doc. *Shape:* (units, teacher's tags)
@@ -129,8 +129,8 @@ def load_teacher(
         without annotation only have the distillation loss.
     temperature (float): Divisor of the teacher's scores, in addition to its calibrated temperature. Values above 1
         flatten the teacher's distribution.
-    cache_mb (int): Maximum memory for cached soft targets, in MB. The teacher processes texts that are not cached again
-        in each epoch.
+    cache_mb (int): Maximum memory for cached soft targets, in MB. If the cache is full, the teacher processes the
+        remaining texts in each epoch.
     only_missing_labels (bool): Whether to use the teacher only for labels that a text is not annotated for. The
         teacher's distribution is then conditioned on the annotation, and `weight` is ignored. The annotated labels are
         in `doc.user_data["spacy_tener.labels"]`.

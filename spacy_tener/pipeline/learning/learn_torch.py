@@ -32,9 +32,9 @@ from .targets import IncorrectSpan, Target
 
 
 def concatenate_by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
-    """Flatten the targets of several texts, sorted by nesting depth.
+    """Flatten the training targets of several texts, sorted by nesting depth.
 
-    The targets of all texts at depth 0 come first. `split_depths` sorts the emissions in the same order.
+    The targets at depth 0 come first, for all texts. `split_depths` sorts the emissions in the same order.
     """
     return list(itertools.chain(*zip(*targets, strict=True)))
 
@@ -75,7 +75,7 @@ def _allowed_tags(targets: Sequence[Target], possible: Mask | None, layout: TagL
 
 
 def tensor(mask: Mask | None) -> Tensor | None:
-    """Convert an optional mask to a tensor."""
+    """Convert a mask to a tensor. None is returned as None."""
     return None if mask is None else torch.from_numpy(mask)
 
 
@@ -83,8 +83,8 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
     """Return the sum of `-log(1 - P(span))` over all negative examples.
 
     `P(span)` is the ratio of two partition functions. The numerator sums over the tag sequences that contain the span
-    as an entity. The denominator sums over all tag sequences that agree with the gold annotation. A text is repeated
-    for each of its negative examples.
+    as an entity. The denominator sums over all tag sequences that agree with the gold annotation. The text is repeated
+    for each negative example, so that all numerators are computed in one batch.
     """
     ends = np.cumsum([len(target.tags) for target in targets])
     rows, masks, lengths, weights = [], [], [], []
@@ -104,7 +104,10 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
 
 
 def _clamp_tags(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
-    """Restrict a mask of allowed tags to the tag sequences that contain the span as an entity."""
+    """Return a mask that only allows tag sequences in which the span is an entity.
+
+    allowed (Mask): Mask of the tags that agree with the gold annotation. *Shape:* (units, tags)
+    """
     layout = crf.layout
     tags = layout.encode(np.array([span.start]), np.array([span.end]), np.array([span.label]), len(allowed))
     clamped = allowed.copy()

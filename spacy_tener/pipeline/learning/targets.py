@@ -92,10 +92,10 @@ class Target:
         return self.weight > 0.0 and (bool(self.incorrect) or is_annotated)
 
     def agreeing(self, layout: TagLayout) -> Mask | None:
-        """Return a mask of the tags that agree with an annotation for some labels only. Return None if there are no
-        unannotated labels.
+        """Return a mask of the tags that agree with the annotation if a text is annotated for some labels only.
 
-        Outside gold entities, O and the tags of unannotated labels are allowed. *Shape:* (units, tags)
+        Outside gold entities, O and the tags of unannotated labels are allowed. Return None if there are no unannotated
+        labels. *Shape:* (units, tags)
         """
         if self.unannotated_labels is None or self.open_units is None:
             return None
@@ -109,8 +109,8 @@ class Target:
     def in_window(self, window: Window) -> Target:
         """Return the target for a window of the text. Windows overlap, but each gold entity is used in a single window.
 
-        This is the window that keeps the prediction for the start of the entity. Other tags become `UNKNOWN` if their
-        prediction is not kept, and so do the tags of an entity that continues after the window.
+        An entity is used in the window that keeps the prediction for its first unit (token or character). In other
+        windows, its tags are `UNKNOWN`. If the entity continues after the window, its tags are also `UNKNOWN`.
         """
         if len(window) == len(self.tags):
             return self
