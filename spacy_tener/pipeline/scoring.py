@@ -183,6 +183,7 @@ class CharComparison:
     def gold_offsets(self, key: EntityOffsets) -> EntityOffsets:
         """Convert the key of an entity to character offsets in the reference Doc."""
         start, end, label = key
+        # `_ends` counts the characters that are not white space, up to and including each character.
         first, last = np.searchsorted(self._ends, (start + 1, end)).tolist()
         return self.gold.get(key, (first, last + 1, label))
 

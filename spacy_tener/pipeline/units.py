@@ -95,6 +95,7 @@ class Units:
     def entities(self) -> list[tuple[int, int, int]]:
         """Return the start, end and label hash of each entity. Start and end are indices of units."""
         first = np.flatnonzero((self.iob == BEGIN) & (self.label != 0))
+        # An entity ends before the next unit that is not inside an entity.
         stops = np.append(np.flatnonzero(self.iob != INSIDE), len(self.iob))
         ends = stops[np.searchsorted(stops, first, side="right")]
         return list(zip(first.tolist(), ends.tolist(), self.label[first].tolist(), strict=True))
@@ -105,6 +106,7 @@ def user_data_of(doc: Doc) -> dict[Any, Any]:
 
     These attributes are stored with character offsets, which are not valid in a window.
     """
+    # spaCy's keys for extension attributes are ("._.", name, start, end). For an attribute of the Doc, `start` is None.
     data: Any = doc.user_data
     return {
         key: value
@@ -227,6 +229,7 @@ class TokenView(_View):
         letters, orths = _hashes_of_characters(is_latin_letter), self._orths
         if letters.isdisjoint(orths):
             return None
+        # A letter continues a word if the previous token is also a letter and is not followed by a space.
         is_letter = np.fromiter(map(letters.__contains__, orths), dtype=bool, count=len(orths))
         continues = is_letter.copy()
         continues[:1] = False

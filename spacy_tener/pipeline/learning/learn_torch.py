@@ -53,6 +53,7 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     tags = np.concatenate([target.tags for target in targets])
     possible = join_masks([target.possible for target in targets], lengths, crf.layout.n_tags)
     weights = torch.tensor([target.weight for target in targets], dtype=torch.float64)
+    # If all tags are known, a single tag sequence has to be scored. Negative examples then have the probability 0.
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
         return losses @ weights.to(losses.dtype)
