@@ -1,4 +1,5 @@
-"""Processes and threads: cores, signals, objects that survive a fork, and the number of NumPy's threads."""
+"""Utilities for processes and threads: CPU cores, signals, safety in forked processes, and the number of NumPy's
+threads."""
 
 from __future__ import annotations
 
@@ -14,26 +15,27 @@ from contextlib import AbstractContextManager, ContextDecorator, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-# Environment variables with which users set the number of threads.
+# Environment variables that set the number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-# The largest number of threads that the OpenBLAS of NumPy's wheels uses by default, whatever the number of cores.
+# Default maximum number of threads in the OpenBLAS of NumPy's wheels, regardless of the number of cores.
 _MAX_OPENBLAS_THREADS = 64
-# Returned by OpenBLAS' `get_parallel` if it creates its own threads; OpenMP is 2.
+# Return value of OpenBLAS' `get_parallel` for POSIX threads. The value for OpenMP is 2.
 _PTHREADS = 1
 
 if TYPE_CHECKING:
-    # Type checkers treat the class below like functools.cached_property.
+    # For type checkers, this is `functools.cached_property`.
     from functools import cached_property as cached_property  # noqa: TID251
 else:
 
     class cached_property:  # noqa: N801 - named like functools.cached_property
         """A property that is computed on first access and then stored in the instance, without a lock.
 
-        `functools.cached_property` of Python 3.11 holds a lock while it computes, one for all instances of the class.
-        If the process is forked during that time (`nlp.pipe(texts, n_process=2)` while another thread predicts), the
-        child inherits a locked lock that no thread of it will release, and waits forever. Python 3.12 has removed the
-        lock. Once 3.12 is the oldest supported version, `functools.cached_property` can be used instead, as long as
-        nothing requires that threads that compute at the same time get the same object, which this class ensures.
+        In Python 3.11, `functools.cached_property` has a lock that all instances of a class share. If the process is
+        forked while another thread computes the property, the child process waits for the lock forever. For example,
+        this happens in `nlp.pipe(texts, n_process=2)`. Python 3.12 has removed the lock.
+
+        If several threads compute the property at the same time, all of them get the same object.
+        `functools.cached_property` does not ensure this in Python 3.12.
         """
 
         def __init__(self, function: Callable[[Any], Any]) -> None:
@@ -45,15 +47,15 @@ else:
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            # If several threads compute the value at the same time, dict.setdefault keeps the first one for all.
+            # If several threads compute the value at the same time, `setdefault` keeps the first value for all of them.
             return instance.__dict__.setdefault(self.name, self.function(instance))
 
 
 def make_lock() -> AbstractContextManager[bool]:
-    """Return a reentrant lock that the process does not hold in a forked child.
+    """Create a reentrant lock that is always free in a forked process.
 
-    `os.fork` waits until the lock is free. Otherwise, if another thread held it, the child would inherit a locked lock
-    without the thread that releases it.
+    `os.fork` waits until the lock is free. Otherwise, the lock could be held by a thread that does not exist in the
+    child process, so that it would never be released.
     """
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):
@@ -62,13 +64,16 @@ def make_lock() -> AbstractContextManager[bool]:
 
 
 def count_cores() -> int:
-    """Return the number of logical cores that this process may use."""
+    """Return the number of logical cores that this process can use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
 def count_physical_cores() -> int:
-    """Return the number of physical cores that this process may use; of logical cores if the topology is unknown."""
+    """Return the number of physical cores that this process can use.
+
+    If the CPU topology is unknown, return the number of logical cores.
+    """
     if not hasattr(os, "sched_getaffinity"):
         return count_cores()
     topology = [Path(f"/sys/devices/system/cpu/cpu{core}/topology/core_cpus_list") for core in os.sched_getaffinity(0)]
@@ -77,7 +82,10 @@ def count_physical_cores() -> int:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C. Ignored signals, as with nohup, stay ignored."""
+    """Raise KeyboardInterrupt on SIGTERM and SIGHUP, as on Ctrl-C.
+
+    Signals that are ignored, for example because of nohup, are still ignored.
+    """
     signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     handlers: dict[int, Any] = {number: signal.getsignal(number) for number in signals}
     try:
@@ -92,24 +100,23 @@ def interrupted_by_signals() -> Iterator[None]:
 class _OneThread(ContextDecorator):
     """Context manager and decorator that limits NumPy's matrix products to one thread.
 
-    The matrices of a prediction are small: more threads would mostly wait for each other
-    (research/results/threads-predicting.md). A number of threads that the user has set is kept.
+    More threads are slower, because the matrices in prediction are small (research/results/threads-predicting.md). If
+    the user has set the number of threads, there is no limit.
 
-    OpenBLAS has one number of threads for the whole process. So the contexts of all Python threads are counted: the
-    first thread to enter sets the limit, and the last one to leave restores the previous number, unless the user has
-    set another number in the meantime. In a forked child only the thread that forked runs on, so it counts anew.
+    In OpenBLAS, the number of threads applies to the entire process. Therefore, the active contexts of all Python
+    threads are counted. The first context sets the limit. The last context restores the previous number, unless the
+    user has set another number in the meantime.
 
-    threadpoolctl 3.8 cannot replace this class. Its OpenBLAS controller lets only one thread of the process set the
-    number, the first one that does so, and silently ignores the others. With several threads that predict, NumPy would
-    be left with one thread for good. Besides, `threadpool_limits` searches all loaded libraries, 1 to 3 ms per call,
-    and its contexts do not know of each other: the first to leave lifts the limit while others still compute.
+    threadpoolctl 3.8 is not an alternative, because it does not count contexts. The first thread to leave would remove
+    the limit while other threads still compute. Its OpenBLAS controller accepts changes from one thread only and
+    silently ignores other threads, so that NumPy could be left with one thread. In addition, each call takes 1 to 3 ms.
     """
 
     def __init__(self) -> None:
         self._lock = make_lock()
         self._n_contexts = 0
         self._of_thread = threading.local()
-        # The number of threads to restore; None if it has not been changed.
+        # The previous number of threads, or None if the number was not changed.
         self._previous: int | None = None
 
     def __enter__(self) -> None:
@@ -125,7 +132,8 @@ class _OneThread(ContextDecorator):
                 self._restore()
 
     def after_fork(self) -> None:
-        """In a forked child, count only the contexts of the thread that forked."""
+        """In a forked process, only count the contexts of the thread that called `os.fork`. Other threads do not exist
+        there."""
         self._n_contexts = self._n_contexts_of_thread
         if self._n_contexts == 0:
             self._restore()
@@ -142,7 +150,7 @@ class _OneThread(ContextDecorator):
         openblas = _load_openblas()
         if openblas is None:
             return
-        # By default OpenBLAS uses as many threads as there are cores. A smaller number has been set by the user.
+        # By default, OpenBLAS uses one thread per core. If the number is smaller, the user has set it.
         n_threads = openblas.get_num_threads()
         if n_threads >= min(max(count_physical_cores(), 2), _MAX_OPENBLAS_THREADS):
             self._previous = n_threads
@@ -161,7 +169,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _OpenBLAS(NamedTuple):
-    """Functions of OpenBLAS, called with ctypes."""
+    """Functions of OpenBLAS for the number of threads, called with ctypes."""
 
     get_num_threads: Callable[[], int]
     set_num_threads: Callable[[int], object]
@@ -169,16 +177,16 @@ class _OpenBLAS(NamedTuple):
 
 @functools.cache
 def _load_openblas() -> _OpenBLAS | None:
-    """Return the functions of NumPy's OpenBLAS, or None if NumPy uses another library or OpenBLAS with OpenMP.
+    """Load the functions for the number of threads from NumPy's OpenBLAS.
 
-    OpenBLAS with OpenMP shares its number of threads with torch, which must not change.
+    Return None if NumPy uses another library, or OpenBLAS with OpenMP. With OpenMP, a limit would also apply to torch.
     """
     module = importlib.util.find_spec("numpy._core._multiarray_umath")
     if module is None or module.origin is None:
         return None
-    # Symbols are also looked up in the libraries that this extension module is linked with, one of which is OpenBLAS.
+    # ctypes also finds symbols in the libraries that this extension module is linked with, such as OpenBLAS.
     library = ctypes.CDLL(module.origin)
-    # The names in NumPy's wheels begin with scipy_, and end with 64_ if indices are 64-bit integers.
+    # In NumPy's wheels, the names begin with scipy_. They end with 64_ if indices are 64-bit integers.
     for prefix, suffix in itertools.product(("scipy_openblas_", "openblas_"), ("64_", "")):
         names = [f"{prefix}{name}{suffix}" for name in ("get_parallel", "get_num_threads", "set_num_threads")]
         if all(hasattr(library, name) for name in names):

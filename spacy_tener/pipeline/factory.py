@@ -1,6 +1,6 @@
 """The factory of the component `tener_ner`, with the default config.
 
-The docstring of `make_tener_ner` is the reference in docs/component.md, which `scripts/make_reference.py` generates.
+`scripts/make_reference.py` copies the argument descriptions of `make_tener_ner` to docs/component.md.
 """
 
 from __future__ import annotations
@@ -54,29 +54,34 @@ def make_tener_ner(
 ) -> TenerNER:
     """Create a component for named entity recognition with a conditional random field (CRF).
 
-    model (Model[List[Doc], List[Floats2d]]): The model: `spacy_tener.CRFTagger.v1` with any token-to-vector model.
-    view (str): The units that are tagged: the `tokens` or the `characters` of a Doc.
+    model (Model[List[Doc], List[Floats2d]]): The model, for example `spacy_tener.CRFTagger.v1` with any token-to-vector
+        model.
+    view (str): Whether the model tags the `tokens` or the `characters` of a Doc. The other settings use the word "unit"
+        for a token or a character.
     alignment_mode (str): How entities are aligned to tokens in `doc.ents` if `view = "characters"`, as in
-        `Doc.char_span`: `expand` to all tokens that an entity overlaps, `contract` to the tokens inside the entity, or
-        `strict`, which leaves out entities that do not align. If two entities share a token, the longer one is used.
+        `Doc.char_span`. `expand` extends an entity to all tokens that it overlaps. `contract` reduces an entity to the
+        tokens inside it. `strict` discards entities that do not align with token boundaries. If two entities share a
+        token, `doc.ents` contains the longer entity.
     window (Optional[int]): Maximum number of units that the model processes at once. Longer Docs are split at sentence
-        ends into windows of about this length, and decoded as a whole. By default, training uses windows of up to 200
-        units, and prediction uses the 90th percentile of the lengths of the training texts.
-    overlap (Optional[int]): Number of units of context on both sides of the split if a sentence is longer than a
-        window. The default is 8.
-    max_units (int): Maximum number of units in a batch of windows. Lower it to save memory.
-    incorrect_spans_key (Optional[str]): Key of `doc.spans` in the reference for spans that are known to be incorrect.
-        They are used as negative examples in training.
-    chars_key (Optional[str]): Key of `doc.spans` for all entities if `view = "characters"`. The spans consist of the
-        tokens that an entity overlaps. The exact character offsets are in `doc.spans[chars_key].attrs["char_offsets"]`,
-        and with `spans_key` the probabilities are in `attrs["char_scores"]`. If it is None, this group is not written.
-    spans_key (Optional[str]): Key of `doc.spans` for the entities with their probabilities in
-        `doc.spans[spans_key].attrs["scores"]`. If the model has a `depth` above 1, the group also contains the nested
-        entities. If it is None, probabilities are neither computed nor written.
-    threshold (Union[float, Dict[str, float]]): Minimum probability of an entity, for all labels or for each label.
-        Entities with a lower probability are left out. With the default of 0, all entities are kept.
-    scorer (Optional[Callable]): The scoring method. If `view = "characters"`, the default `spacy.ner_scorer.v1` is
-        replaced by `spacy_tener.char_ner_scorer.v1`.
+        ends into windows of at most this length. The CRF still decodes each Doc as a single sequence. By default,
+        windows have up to 200 units in training. In prediction, they are about as long as the training texts (90th
+        percentile).
+    overlap (Optional[int]): Number of context units on each side if a sentence must be split because it is longer than
+        a window. The default is 8.
+    max_units (int): Maximum number of units in a batch of windows. Decrease this number to save memory.
+    incorrect_spans_key (Optional[str]): Key of `doc.spans` in the reference Doc for spans that are known to be
+        incorrect. Training uses the spans as negative examples.
+    chars_key (Optional[str]): Key of `doc.spans` for the span group with all entities if `view = "characters"`. Each
+        span consists of the tokens that the entity overlaps. `attrs["char_offsets"]` of the group contains the exact
+        character offsets. `attrs["char_scores"]` contains the probabilities if `spans_key` is set. If `chars_key` is
+        None, the group is not written.
+    spans_key (Optional[str]): Key of `doc.spans` for the span group with the entities and their probabilities. The
+        probabilities are in `doc.spans[spans_key].attrs["scores"]`. If the model has a `depth` above 1, the group also
+        contains the nested entities. If `spans_key` is None, the group is not written.
+    threshold (Union[float, Dict[str, float]]): Minimum probability of an entity: a number, or a dictionary with a
+        number for each label. Entities with a lower probability are discarded. The default 0 keeps all entities.
+    scorer (Optional[Callable]): The scoring method. If `view = "characters"`, `spacy_tener.char_ner_scorer.v1` replaces
+        the default `spacy.ner_scorer.v1`.
     """
     with name_errors("tener_ner"):
         settings = NERSettings(

@@ -1,7 +1,8 @@
-"""Access to the components of a pipeline that find entities, and ways to run a part of the pipeline.
+"""Functions that find the entity recognizers of a pipeline, run some of its components, and return the predicted
+entities.
 
-Commands, the service and the tools for annotation and explanation use these functions to find the `tener_ner` of any
-pipeline (`find_crf_pipe`, `PipelineNER`) and to read the entities of all components (`found_entities`).
+The CLI, the web service, and the tools for annotation and explanation use this module with any spaCy pipeline.
+`PipelineNER` combines a `tener_ner` with the components that must run before it.
 """
 
 from __future__ import annotations
@@ -29,35 +30,33 @@ from .tener_ner import TenerNER
 from .units import BEGIN, INSIDE, CharacterView, DocView
 from .windows import Window
 
-# Key of `doc.spans` for entities with probabilities, if a caller needs probabilities but the component has no
-# `spans_key`.
+# Key of `doc.spans` for entities with probabilities if the setting `spans_key` of the component is None.
 SCORES_KEY = "tener_found"
 
 
 def entity_finders(nlp: Language) -> list[str]:
-    """Return the names of all components that set `doc.ents`."""
+    """Return the names of all components that assign `doc.ents`, according to their metadata."""
     return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
 
 
 def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
-    """Return all `spancat` components by name. Their entities are in `doc.spans` and may overlap."""
+    """Return all `spancat` components by name. Their entities are in `doc.spans` and can overlap."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, SpanCategorizer)}
 
 
 def overlap_groups(nlp: Language) -> dict[str, str]:
-    """Return the components whose entities may overlap, with the key of the span group that contains all their
-    entities.
+    """Return the span group keys of the components whose entities can overlap, by component name.
 
-    These are all `spancat` components, and all `tener_ner` components for nested entities.
+    These components are every `spancat`, and every `tener_ner` that predicts nested entities.
     """
     groups = {name: pipe.key for name, pipe in span_finders(nlp).items()}
     return groups | {name: pipe.overlap_key or SCORES_KEY for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
 
 
 def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
-    """Raise an error if no component finds entities.
+    """Raise an error if no component of the pipeline predicts entities.
 
-    pipeline_name (str): How the message names the pipeline.
+    pipeline_name (str): The name of the pipeline in the error message.
     """
     if not entity_finders(nlp) and not span_finders(nlp):
         remedy = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
@@ -65,8 +64,10 @@ def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
 
 
 def known_labels(nlp: Language) -> set[str] | None:
-    """Return the labels that a pipeline can predict, or None if a component that sets `doc.ents` does not list its
-    labels."""
+    """Return the labels that a pipeline can predict for `doc.ents`, or None if they are unknown.
+
+    The labels are unknown if no component assigns `doc.ents`, or if such a component has no attribute `labels`.
+    """
     finders, labels = entity_finders(nlp), nlp.pipe_labels
     if not finders or any(name not in labels for name in finders):
         return None
@@ -74,7 +75,7 @@ def known_labels(nlp: Language) -> set[str] | None:
 
 
 def entity_labels(nlp: Language) -> list[str]:
-    """Return the labels of all components that find entities, beginning with the labels of the `tener_ner` components.
+    """Return the labels of all components that predict entities. Labels of `tener_ner` come first.
 
     HTML pages assign colours to labels in this order.
     """
@@ -83,20 +84,20 @@ def entity_labels(nlp: Language) -> list[str]:
 
 
 def entity_lists(nlp: Language) -> dict[str, EntityLists]:
-    """Return all `entity_lists` components by name, in the order of the pipeline."""
+    """Return all `entity_lists` components by name, in pipeline order."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, EntityLists)}
 
 
 def crf_pipes(nlp: Language) -> dict[str, TenerNER]:
-    """Return all `tener_ner` components by name, in the order of the pipeline."""
+    """Return all `tener_ner` components by name, in pipeline order."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, TenerNER)}
 
 
 def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str = "The pipeline") -> TenerNER:
-    """Return a `tener_ner` of a pipeline. Raise an error if there is none.
+    """Return a `tener_ner` component. Raise an error if the pipeline does not contain it.
 
-    name (str | None): The name of the component, or None for the first one.
-    pipeline_name (str): How the message names the pipeline.
+    name (str | None): The name of the component. If None, the first `tener_ner` is returned.
+    pipeline_name (str): The name of the pipeline in the error message.
     """
     found = crf_pipes(nlp)
     if found and name is None:
@@ -112,16 +113,19 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str 
 
 
 def _suggest_enabling(nlp: Language) -> str:
-    """Return a suggestion to enable the disabled `tener_ner` of a pipeline, or an empty string if there is none."""
+    """Return a hint on how to enable a disabled `tener_ner`, for error messages.
+
+    If no `tener_ner` is disabled, return an empty string.
+    """
     names = [name for name, pipe in nlp.components if isinstance(pipe, TenerNER) and name in nlp.disabled]
     return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
 
 
 @dataclass(frozen=True)
 class TextWithWords:
-    """A text with a list of words that applies to this text only.
+    """A text with words that are labelled as entities in this text only.
 
-    words (Mapping[str, str]): Words that are entities in this text, with their labels.
+    words (Mapping[str, str]): The words, with their labels.
     """
 
     text: str
@@ -135,10 +139,10 @@ InputText = str | TextWithWords
 
 
 def make_doc(nlp: Language, text: InputText) -> Doc:
-    """Tokenize a text of any length, whereas `nlp.make_doc` raises an error above `nlp.max_length` characters.
+    """Tokenize a text of any length. In contrast, `nlp.make_doc` is limited to `nlp.max_length` characters.
 
-    If the text comes with words, the `entity_lists` components of the pipeline match them later. If there is none, they
-    are matched here.
+    The words of a `TextWithWords` are matched when the component `entity_lists` runs. If the pipeline does not have
+    this component, the words are matched here.
     """
     if isinstance(text, str):
         return nlp.tokenizer(text)
@@ -148,40 +152,42 @@ def make_doc(nlp: Language, text: InputText) -> Doc:
 
 
 def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
-    """Return the names of the components before `pipe`. The component is compared by identity, because its own `name`
-    may differ from its name in this pipeline if it is sourced."""
+    """Return the names of the components before `pipe`.
+
+    Components are compared by identity, because a sourced component can have another name in its source pipeline.
+    """
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
 
 def probability_config(nlp: Language) -> dict[str, dict[str, Any]]:
-    """Return the `component_cfg` of `nlp.pipe` with which all `tener_ner` components write probabilities."""
+    """Return a `component_cfg` for `nlp.pipe` that makes every `tener_ner` write probabilities to `doc.spans`."""
     return {name: {"spans_key": SCORES_KEY} for name in crf_pipes(nlp)}
 
 
 def run_components(nlp: Language, docs: list[Doc], names: Sequence[str]) -> list[Doc]:
-    """Run some components of a pipeline on Docs, as one batch."""
+    """Run the components with the given names on Docs, as a single batch."""
     if not names:
         return docs
     disabled = [name for name in nlp.pipe_names if name not in names]
-    # A listener stores the output of the shared component for its last batch only, so the Docs may not be split.
+    # Use a single batch, because a listener only stores the output of the shared component for its last batch.
     size, arguments = max(len(docs), 1), probability_config(nlp)
     return list(nlp.pipe(docs, batch_size=size, disable=disabled, component_cfg=arguments))
 
 
 def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = True) -> list[list[FoundEntity]]:
-    """Return the entities in Docs that a pipeline has processed, including nested entities.
+    """Return all entities in Docs that a pipeline has processed, including nested entities.
 
-    with_spancat (bool): Include the spans of `spancat` components, which may overlap.
+    with_spancat (bool): Whether to include the spans of `spancat` components, which can overlap.
     """
     keys = [pipe.key for pipe in span_finders(nlp).values()] if with_spancat else []
     return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 
 def describe_component(nlp: Language, component: str, view: str) -> dict[str, str]:
-    """Return the language, name and version of a pipeline, and the name and view of a component.
+    """Return metadata for reports: language, name and version of the pipeline, and name and `view` of the component.
 
-    spaCy gives unpackaged pipelines the name "pipeline" and the version "0.0.0". For these, the path is returned as
-    name.
+    spaCy gives unpackaged pipelines the name "pipeline" and the version "0.0.0". For such a pipeline, return its path
+    as the name, and an empty version.
     """
     meta = {name: str(nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
     if (meta["name"], meta["version"]) == ("pipeline", "0.0.0"):
@@ -191,12 +197,12 @@ def describe_component(nlp: Language, component: str, view: str) -> dict[str, st
 
 @dataclass(frozen=True)
 class PipelineNER:
-    """A `tener_ner` in a pipeline, with the components that must run before it.
+    """A `tener_ner` component, its pipeline, and the components that must run before it.
 
     nlp (Language): The pipeline.
-    ner (TenerNER): The component.
-    before (tuple[str, ...]): Names of all components before it.
-    shared (tuple[str, ...]): Names of the shared components whose output it uses through a listener.
+    ner (TenerNER): The `tener_ner` component.
+    before (tuple[str, ...]): Names of all components before `ner`.
+    shared (tuple[str, ...]): Names of the shared components (such as `tok2vec`) to which the model of `ner` listens.
     """
 
     nlp: Language
@@ -206,9 +212,9 @@ class PipelineNER:
 
     @classmethod
     def of(cls, nlp: Language, name: str | None = None) -> PipelineNER:
-        """Find the component in a pipeline.
+        """Find a `tener_ner` in a pipeline, and create a `PipelineNER` for it.
 
-        name (str | None): The name of the component, or None for the first `tener_ner`.
+        name (str | None): The name of the component. If None, the first `tener_ner` is used.
         """
         ner = find_crf_pipe(nlp, name)
         before = components_before(nlp, ner)
@@ -218,23 +224,28 @@ class PipelineNER:
 
     @property
     def models(self) -> list[Model[Any, Any]]:
-        """The models that compute the entities: the model of the component, and of shared components."""
+        """The models that are used in prediction: the model of `ner` and the models of the shared components."""
         pipes: list[Any] = [self.ner, *map(self.nlp.get_pipe, self.shared)]
         return [pipe.model for pipe in pipes]
 
     def describe(self) -> dict[str, str]:
-        """Return a description of the pipeline and the component, see `describe_component`."""
+        """Return the metadata of the pipeline and the component, see `describe_component`."""
         return describe_component(self.nlp, self.ner.name, self.ner.settings.view)
 
     def prepare(self, texts: Iterable[InputText | Doc]) -> list[Doc]:
-        """Convert texts to Docs, and run the components before `tener_ner`. Docs are copied and keep their tokens."""
+        """Convert texts to Docs, and run the components before `ner`.
+
+        If the input is a Doc, a copy is processed. The copy has the same tokens.
+        """
         docs = [text.copy() if isinstance(text, Doc) else make_doc(self.nlp, text) for text in texts]
         return run_components(self.nlp, docs, self.before)
 
     def complete(self, decodings: Sequence[Decoding]) -> list[Doc]:
-        """Write the entities of decodings to their Docs, and run the remaining components. The model is not run again.
+        """Set the entities of decoded Docs, and run the components after `ner`. The model of `ner` does not run again.
 
-        Use the decodings before calling this method, because later components may merge tokens.
+        Get all results from the decodings before calling this method, because later components may merge tokens.
+
+        decodings (Sequence[Decoding]): The decodings that `TenerNER.decode` returned.
         """
         name, arguments = self.nlp.pipe_names[len(self.before)], probability_config(self.nlp)
         self.ner.annotate(decodings, **arguments.get(name, {}))
@@ -242,24 +253,29 @@ class PipelineNER:
         return run_components(self.nlp, [decoding.doc for decoding in decodings], after)
 
     def window_doc(self, view: DocView, window: Window) -> Doc:
-        """Return a window of a Doc as a Doc with one token for each unit, including existing entities, as input of
-        `decode`."""
+        """Convert a window to a Doc that can be passed to `TenerNER.decode`.
+
+        The Doc has a token for each unit of the window (token or character) and keeps existing entities. If the window
+        covers all tokens of a Doc, the original Doc is returned.
+        """
         doc = view.slice_doc(window.start, window.end)
         if doc is view.doc:
             return doc
         if isinstance(view, CharacterView) and view.doc.has_annotation(ENT_IOB):
             units = view.units()
             iob, labels = units.iob[window.start : window.end], units.label[window.start : window.end]
+            # If the window starts inside an entity, its first unit becomes the start of an entity.
             iob[0] = BEGIN if iob[0] == INSIDE else iob[0]
             annotation: Any = np.stack((iob.astype(np.uint64), labels), axis=1)
             doc.from_array([ENT_IOB, ENT_TYPE], annotation)
         return run_components(self.nlp, [doc], self.shared)[0]
 
     def probabilities(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
-        """Return the probabilities of the same spans in several Docs, whose tokens are units.
+        """Return the probabilities of the same spans in several Docs, for example in variants of a text.
 
-        spans (Sequence[tuple[int, int, str]]): Start and end in tokens, and label.
-        RETURNS (Probabilities): *Shape:* (docs, spans)
+        docs (Iterable[Doc]): The Docs. They must have the same type of tokens as the Docs that `window_doc` returns.
+        spans (Sequence[tuple[int, int, str]]): Start token, end token and label of each span.
+        RETURNS (Probabilities): Probability of each span in each Doc. *Shape:* (docs, spans)
         """
         labels = self.ner.labels
         rows = np.array([(start, end, labels.index(label)) for start, end, label in spans], dtype=np.int64)

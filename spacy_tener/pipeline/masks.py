@@ -1,6 +1,6 @@
-"""Masks of allowed tags, which restrict the tag sequences of the CRF. There is one function for each rule.
+"""Masks of allowed tags, which constrain the tag sequences of the CRF. Each function implements one rule.
 
-`allowed_tags` combines all rules for prediction: limits that follow from the text, existing entities, and blocked
+`allowed_tags` combines the rules for prediction: rules about characters and sentences, existing entities, and blocked
 tokens. `learning/targets.py` uses some of the rules for the loss.
 """
 
@@ -16,17 +16,20 @@ from ..types import BoolArray, IntArray
 from .tags import UNKNOWN, LabelIndex, Mask, encode_units
 from .units import INSIDE, DocView, Units, join_units, letter_neighbours
 
-# Key of `doc.spans` for blocked words within existing entities: no nested entity may overlap with these spans. The
-# component `entity_lists` writes the group.
+# Key of `doc.spans` for words in existing entities that the blocklist of `entity_lists` contains. No nested entity can
+# overlap these spans.
 NO_ENTITIES = "tener_no_entities"
 
 
 def allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int) -> Mask | None:
-    """Return the tags that are allowed for the units of all texts at each depth, or None if all tags are allowed.
+    """Return a mask of the tags that are allowed in prediction. Return None if all tags are allowed.
 
-    As in spaCy's `ner`, a token with the tag O may still become part of an entity. Only blocked tokens may not.
+    Existing entities and blocked tokens are kept. As in spaCy's `ner`, other tokens with the tag O may become part of
+    an entity.
 
-    RETURNS (Mask | None): The units of all texts are concatenated. *Shape:* (depth, units, tags)
+    views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
+    depth (int): The number of nesting levels that the model predicts.
+    RETURNS (Mask | None): Allowed tags of all Docs, concatenated. *Shape:* (depth, units, tags)
     """
     units = join_units(views)
     limits: list[Mask | None] = [tags_of_whole_words(views, labels)]
@@ -44,14 +47,16 @@ def allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int) -> Ma
 
 
 def intersect(masks: Sequence[Mask | None]) -> Mask | None:
-    """Return the intersection of masks. None stands for a mask that allows all tags."""
+    """Return the intersection of masks. None is a mask that allows all tags."""
     rules = [mask for mask in masks if mask is not None]
     return reduce(np.logical_and, rules) if rules else None
 
 
 def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) -> Mask | None:
-    """Concatenate the masks of all texts. None stands for a mask that allows all tags, and is returned if all masks are
-    None."""
+    """Concatenate the masks of all texts. None is a mask that allows all tags.
+
+    If all masks are None, return None.
+    """
     if all(mask is None for mask in masks):
         return None
     return np.concatenate(
@@ -63,10 +68,10 @@ def join_masks(masks: Sequence[Mask | None], lengths: list[int], n_tags: int) ->
 
 
 def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
-    """Return the tags that are allowed for the type of each unit, or None if all tags are allowed.
+    """Return a mask that applies the rules for white space and ornaments. Return None if all tags are allowed.
 
-    No entity begins or ends with white space or an ornament, such as an emoji, and no entity contains a line break.
-    Labels whose training entities break these rules are exempt.
+    Entities cannot begin or end with white space or an ornament, such as an emoji, and they cannot contain a line
+    break. The rules for ornaments and line breaks do not apply to labels whose training entities break them.
 
     *Shape:* (units, tags)
     """
@@ -74,7 +79,7 @@ def possible_tags(units: Units, labels: LabelIndex) -> Mask | None:
 
 
 def tags_within_sentences(units: Units, labels: LabelIndex) -> Mask | None:
-    """Return a mask in which no entity crosses a known sentence start, or None if no sentence start is known.
+    """Return a mask that forbids entities across sentence boundaries. Return None if no sentence start is annotated.
 
     *Shape:* (units, tags)
     """
@@ -82,10 +87,10 @@ def tags_within_sentences(units: Units, labels: LabelIndex) -> Mask | None:
 
 
 def tags_of_whole_words(views: Sequence[DocView], labels: LabelIndex) -> Mask | None:
-    """Return a mask in which no entity begins or ends within a Latin word, or None if no Latin word has several units.
+    """Return a mask that forbids entities to begin or end inside a Latin word. Return None if all tags are allowed.
 
-    This matters if letters are units, as in Chinese pipelines. Labels whose training entities often break the rule are
-    exempt.
+    The rule matters if letters are separate tokens, as in Chinese pipelines, or with `view = "characters"`. It does not
+    apply to labels whose training entities often break it.
 
     *Shape:* (units, tags)
     """
@@ -94,12 +99,12 @@ def tags_of_whole_words(views: Sequence[DocView], labels: LabelIndex) -> Mask | 
 
 
 def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask:
-    """Return a mask that keeps existing entities and blocked tokens.
+    """Return a mask that keeps existing entities and blocked tokens. Only their annotated tags are allowed.
 
-    Existing entities may break the rules for other entities, for example contain a line break. Tokens of existing
-    entities with a label unknown to the model are tagged O.
+    Existing entities can break the rules for predicted entities. For example, they can contain a line break. If the
+    model does not have the label of an existing entity, the tokens of the entity are tagged O.
 
-    possible (Mask | None): The tags that are allowed for other units. *Shape:* (units, tags)
+    possible (Mask | None): Mask of the tags that are allowed for all other units. *Shape:* (units, tags)
     RETURNS (Mask): *Shape:* (units, tags)
     """
     tags = np.where(units.preset, encode_units(units, labels), UNKNOWN)
@@ -107,20 +112,23 @@ def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask
 
 
 def tags_within_preset(units: Units, blocked_units: BoolArray, labels: LabelIndex) -> Mask:
-    """Return a mask for nested entities: they may lie within existing entities, but not cross their boundaries, and not
-    contain blocked tokens.
+    """Return a mask for nested entities. They must not cross the boundaries of existing entities or contain blocked
+    tokens.
 
-    blocked_units (BoolArray): Mask of blocked units within existing entities, see `NO_ENTITIES`. *Shape:* (units,)
+    blocked_units (BoolArray): Mask of the tokens or characters that `blocked_within_preset` returns. *Shape:* (units,)
     RETURNS (Mask): *Shape:* (units, tags)
     """
-    # A boundary is a unit that does not continue an entity, and belongs to an existing entity or follows one.
+    # A boundary is at the first unit of an existing entity, and at the first unit after it.
     mask = _new_segments((units.iob != INSIDE) & (units.preset | np.append(False, units.preset[:-1])), labels.layout)
     mask[blocked_units | (units.preset & (units.label == 0))] = np.arange(labels.layout.n_tags) == labels.layout.outside
     return mask
 
 
 def blocked_within_preset(views: Sequence[DocView]) -> BoolArray:
-    """Return a mask of the units in the span groups `NO_ENTITIES` of all Docs. *Shape:* (units,)"""
+    """Return a mask of the tokens or characters that are blocked by the span group `NO_ENTITIES` of their Doc.
+
+    The masks of all Docs are concatenated. *Shape:* (units,)
+    """
     blocked_units = [np.zeros(len(view), dtype=bool) for view in views]
     for view, is_blocked in zip(views, blocked_units, strict=True):
         for span in view.doc.spans.get(NO_ENTITIES, ()):
@@ -130,20 +138,23 @@ def blocked_within_preset(views: Sequence[DocView]) -> BoolArray:
 
 
 def _new_segments(boundary: BoolArray, layout: TagLayout) -> Mask:
-    """Return a mask in which no entity continues from the previous unit to the given units."""
+    """Return a mask that forbids entities to continue across a boundary.
+
+    boundary (BoolArray): Mask of the tokens or characters with a boundary before them. *Shape:* (units,)
+    """
     mask = np.ones((boundary.size, layout.n_tags), dtype=bool)
     mask[boundary, layout.continuers] = False
     return mask
 
 
 def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout, agreeing: Mask | None = None) -> Mask:
-    """Return a mask of the tags that agree with an annotation: the annotated tag, or all possible tags if it is
-    unknown.
+    """Return a mask of the tags that agree with an annotation.
+
+    If a token or character is annotated, only the annotated tag is allowed. Otherwise, all possible tags are allowed.
 
     tags (IntArray): Annotated tags, or `UNKNOWN`. *Shape:* (units,)
-    possible (Mask | None): The tags that are allowed for units without annotation. *Shape:* (units, tags)
-    agreeing (Mask | None): A further restriction, for texts that are annotated for some labels only. *Shape:* (units,
-        tags)
+    possible (Mask | None): Mask of the possible tags without annotation. None allows all tags. *Shape:* (units, tags)
+    agreeing (Mask | None): Additional mask for texts that are annotated for some labels only. *Shape:* (units, tags)
     RETURNS (Mask): *Shape:* (units, tags)
     """
     annotated = np.flatnonzero(tags != UNKNOWN)

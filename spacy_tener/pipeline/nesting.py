@@ -1,7 +1,7 @@
-"""Nested entities: nesting depths, and the gold annotation for each depth of the model.
+"""Nested entities: their nesting depths, and the gold annotation for each tag sequence of the model.
 
-A model with `depth = n` predicts n tag sequences for a text. The entities in one sequence do not overlap, and the first
-sequence contains the outermost entities, so it is the same as the output of a model without nesting.
+A model with `depth = n` predicts n tag sequences for each text. Entities in the same sequence do not overlap. The first
+sequence contains the outermost entities, as in a model without nested entities.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from ..types import EntityOffsets
 
 
 def nesting_depths(entities: Sequence[EntityOffsets]) -> list[int]:
-    """Return the nesting depth of each entity, 0 for an entity that overlaps with no longer one.
+    """Return the nesting depth of each entity. Outermost entities have depth 0.
 
-    Entities are processed from the longest to the shortest. An entity gets the lowest depth at which it overlaps with
-    no entity before it. If two have the same length, the earlier start and then the alphabetical order of the labels
-    decide.
+    Entities are processed from the longest to the shortest, then by start and label. Each entity gets the lowest depth
+    at which it does not overlap any previous entity.
     """
     return _assign_levels(entities, sorted(range(len(entities)), key=lambda i: _by_length(entities[i])))
 
 
 def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
-    """Return the index of the tag sequence for each entity: 0 for outermost entities, and 1, 2, ... for inner entities,
-    from the innermost outwards.
+    """Return for each entity the index of the tag sequence that contains it.
 
-    Inner entities are numbered from the inside, so that similar entities get the same index. For example, the city in
-    the name of an institute has the level 1, whether or not the institute's name is part of the name of a university.
+    Outermost entities are in sequence 0. Nested entities are numbered from the inside: the innermost entities are in
+    sequence 1. As a result, similar entities are in the same sequence. For example, the city in the name of an
+    institute has the index 1, even if the institute is part of the name of a university.
     """
     depths = nesting_depths(entities)
     inner = [i for i, depth in enumerate(depths) if depth]
@@ -39,19 +38,21 @@ def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
 
 
 def _by_length(entity: EntityOffsets) -> tuple[int, int, str]:
-    """Return a sort key: longer entities first, then by start and label."""
+    """Return a sort key: longer entities come first, then the order is by start and label."""
     start, end, label = entity
     return start - end, start, label
 
 
 def _assign_levels(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int]:
-    """Assign entities to levels so that the entities of one level do not overlap. Return the level of each entity.
+    """Assign entities to levels, so that entities at the same level do not overlap. Return the level of each entity.
 
-    order (Iterable[int]): Indices of the entities. In this order, each entity gets the lowest level with enough room.
+    order (Iterable[int]): Indices of the entities in the order of assignment. Each entity gets the lowest level at
+        which its span is free.
     """
     size = max((end for _, end, _ in entities), default=0)
     levels = [0] * len(entities)
-    # One byte for each position of each level, since bytearray.find is much faster than comparing Python sets.
+    # Each level is a bytearray with a 1 at every occupied position, because `bytearray.find` is much faster than Python
+    # sets.
     occupied: list[bytearray] = []
     for index in order:
         start, end, _ = entities[index]
@@ -70,7 +71,7 @@ def all_entities(doc: Doc, key: str | None) -> list[Span]:
 
 
 def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
-    """Raise an error if no Doc has annotation of nested entities, or if entities are nested deeper than `depth`."""
+    """Raise an error if no Doc has the span group of nested entities, or if entities are nested deeper than `depth`."""
     is_annotated, deepest, text = False, 0, ""
     for doc in docs:
         is_annotated |= key in doc.spans
@@ -98,11 +99,11 @@ def _check_depth(text: str, annotated: int, depth: int) -> None:
 
 
 def split_reference(reference: Doc, key: str | None, depth: int) -> list[Doc]:
-    """Split a gold annotation by nesting level. Return a Doc for each level, with the entities of the level in
+    """Split a reference Doc by nesting level. Return a copy for each level, with the entities of the level in
     `doc.ents`.
 
-    Tokens without annotation in `doc.ents` have no annotation at any level. If the Doc does not have the span group,
-    the annotation of all inner levels is missing.
+    If a token has no annotation in `doc.ents`, the annotation is missing at all levels, except where the level has an
+    entity. If the Doc does not have the span group `key`, the annotation of all inner levels is missing.
     """
     if depth == 1:
         return [reference]

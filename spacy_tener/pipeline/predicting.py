@@ -1,4 +1,4 @@
-"""Prediction: from Docs to the entities that a model finds, through windows, emissions, CRF decoding and thresholds."""
+"""Prediction of entities. Emissions are computed in windows, decoded with the CRF, and filtered by probability."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from .tags import LabelIndex
 from .units import DocView
 from .windows import WindowBatcher
 
-# Number of tokens that must be read before their mean length is compared with the training data.
+# Minimum number of tokens for a comparison of the mean token length with the training data.
 _MIN_TOKENS = 50
-# Maximum mean token length in characters of a text that is tokenized into characters. Numbers or Latin words may be
-# longer tokens.
+# Maximum mean token length (in characters) of texts that are tokenized into characters. The maximum is above 1, because
+# numbers and Latin words can be single tokens.
 _MAX_CHARACTER_TOKEN_LENGTH = 1.2
 
 
 def decode_batches(
     model: TaggerModel, views: Sequence[DocView], labels: LabelIndex, settings: NERSettings, temperature: float
 ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
-    """Run the model and decode its output. Yield groups of Docs of limited size, as views, with their decoding.
+    """Run the model on Docs and decode the emissions. Yield groups of Docs, each with its decoding.
 
-    temperature (float): Divisor of all scores of the CRF when probabilities are computed.
+    The emissions of a group fit into memory.
+
+    views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
+    temperature (float): Divisor of the CRF's scores when probabilities are computed.
     """
     depth = depth_of(model)
     if not any(len(view) for view in views):
@@ -42,7 +45,7 @@ def decode_batches(
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
         texts = [doc.view for doc in group]
-        # A GPU still computes the emissions at this point. The masks are prepared on the CPU in the meantime.
+        # On a GPU, the emissions are computed asynchronously. In the meantime, the CPU computes the masks.
         allowed = allowed_tags(texts, labels, depth)
         crf_scorer, rows = on_host(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
@@ -51,7 +54,8 @@ def decode_batches(
 
 
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:
-    """Return the entities of the best tag sequence of each text, without entities below the probability thresholds."""
+    """Return the entities in the best tag sequence of each text. Entities below the probability threshold are
+    discarded."""
     best = batch.best
     columns = best.start.tolist(), best.end.tolist(), best.label.tolist()
     if not settings.needs_probabilities:
@@ -65,26 +69,30 @@ def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSe
 
 
 def word_lengths(doc: Doc) -> IntArray:
-    """Return the length of each token in characters. White space is left out, because a single token may contain a lot
-    of it."""
+    """Return the length of each token in characters. White space tokens are skipped, because they can be very long."""
     lengths, is_space = doc.to_array([LENGTH, IS_SPACE]).astype(np.int64).T
     words: IntArray = lengths[is_space == 0]
     return words
 
 
 class TokenLengths:
-    """Checks whether texts are tokenized like the training data: into characters, or into words. If not, it
-    warns once."""
+    """Detects texts that are tokenized differently from the training data: into characters instead of words, or vice
+    versa.
+
+    `compare` shows a warning once.
+    """
 
     def __init__(self) -> None:
         self._tokens = self._characters = 0
         self._is_compared = False
 
     def compare(self, views: Sequence[DocView], trained: float | None, name: str) -> None:
-        """Add the tokens of Docs to the statistics, and compare the mean token length once there are enough tokens.
+        """Add Docs to the mean token length. Show a warning if the mean does not match the training data.
 
-        trained (float | None): Mean token length of the training data in characters. None if unknown.
-        name (str): The name of the component, for the warning.
+        There must be a minimum number of tokens. The comparison is done only once.
+
+        trained (float | None): Mean token length of the training data in characters. If None, there is no comparison.
+        name (str): Name of the component, for the warning.
         """
         if trained is None or self._is_compared:
             return

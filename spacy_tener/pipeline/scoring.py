@@ -1,7 +1,7 @@
-"""Scorers that compare entities by character offsets, so that predicted and gold tokens may differ.
+"""Scorers that compare entities by character offsets, so that predicted and gold tokenization can differ.
 
 `score_char_entities` replaces spaCy's scorer if `view = "characters"`, and `score_nested_entities` scores nested
-entities. `CharComparison` is also used by the page of errors and by calibration.
+entities. Error reports and calibration use `CharComparison`.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from .nesting import all_entities, nesting_depths
 def make_char_ner_scorer() -> Callable[..., dict[str, Any]]:
     """Create a scorer that compares entities by character offsets.
 
-    Registered as `spacy_tener.char_ner_scorer.v1`. It returns the same scores as `spacy.ner_scorer.v1`, but an entity
-    is correct if its label and its character offsets are correct. So gold entities that do not align with predicted
-    tokens are counted as well.
+    Registered as `spacy_tener.char_ner_scorer.v1`. The scorer returns the same scores as `spacy.ner_scorer.v1`. An
+    entity is correct if its label and its character offsets are correct. Gold entities that do not align with predicted
+    tokens are included.
     """
     return score_char_entities
 
 
 def score_char_entities(examples: Iterable[Example], **kwargs: Any) -> dict[str, Any]:
-    """Compute precision, recall and F1 of outermost entities, in total and for each type.
+    """Compute precision, recall and F1 of outermost entities, overall and for each label.
 
     examples (Iterable[Example]): The examples.
     RETURNS (Dict[str, Any]): `ents_p`, `ents_r`, `ents_f` and `ents_per_type`.
     """
     per_type: dict[str, PRFScore] = defaultdict(PRFScore)
     for example in examples:
-        # As in spaCy's scorer, Docs without annotation are skipped, and predictions that overlap with tokens without
-        # annotation are not counted as wrong.
+        # As in spaCy's scorer, skip Docs without annotation. If tokens without annotation are predicted as an entity,
+        # the entity is not a false positive.
         if example.reference.has_annotation("ENT_IOB"):
             _count_matches(example, per_type)
     return _summarize(per_type, "ents")
 
 
 def _summarize(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
-    """Return precision, recall and F1, in total and for each type. All are None if there is no entity."""
+    """Return precision, recall and F1, overall and for each label. If there are no entities, all scores are None."""
     total = PRFScore()
     for score in per_type.values():
         total += score
@@ -58,15 +58,16 @@ def _summarize(per_type: Mapping[str, PRFScore], prefix: str) -> dict[str, Any]:
 
 
 def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dict[str, Any]:
-    """Compute precision, recall and F1 of nested entities: in total, for each type, and for each nesting depth.
+    """Compute precision, recall and F1 of all entities, including nested entities.
 
-    An entity is correct if its offsets and its label are correct, even if it was predicted at another depth.
+    The scores are computed overall, for each label, and for each nesting depth. An entity is correct if its offsets and
+    its label are correct. The predicted depth may differ.
 
-    examples (Iterable[Example]): The examples. Examples whose reference does not have the span group are skipped.
-    spans_key (str): Key of `doc.spans` for all entities of the reference. A group of the prediction with this key that
-        another component wrote, for example a `spancat`, is scored as well.
-    RETURNS (Dict[str, Any]): `spans_<key>_p`, `_r`, `_f`, `_per_type` and `_per_depth`. The last one is a list with
-        `p`, `r`, `f` and the number of gold entities, `gold`, for each depth from the outermost on.
+    examples (Iterable[Example]): The examples. Examples without the span group in the reference are skipped.
+    spans_key (str): Key of `doc.spans` for all entities, including nested entities. If another component writes
+        predictions to this group, for example `spancat`, its spans are scored as well.
+    RETURNS (Dict[str, Any]): `spans_<key>_p`, `_r`, `_f`, `_per_type` and `_per_depth`. `_per_depth` is a list that
+        begins with the outermost depth. Its elements contain `p`, `r`, `f`, and the number of gold entities as `gold`.
     """
     per_type: dict[str, PRFScore] = defaultdict(PRFScore)
     per_depth: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
@@ -77,6 +78,7 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
         predicted = read_entities(example.predicted, [spans_key])
         keys = dict.fromkeys(compared.key(entity.offsets) for entity in predicted)
         found, gold = [key for key in keys if compared.is_correct(key) is not None], list(compared.gold)
+        # Precision is computed at the depths of predicted entities, and recall at the depths of gold entities.
         for side, others, right in ((found, compared.gold, 0), (gold, set(found), 2)):
             for key, depth in zip(side, nesting_depths(side), strict=True):
                 per_depth[depth][right] += key in others
@@ -92,9 +94,10 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
 
 
 def nested_score_rows(scores: Mapping[str, Any]) -> list[tuple[str, list[float], int]]:
-    """Return the scores of nested entities as rows of a table: one for all entities, and one for each depth.
+    """Return table rows with the scores of nested entities: a row for all entities, and a row for each nesting depth.
 
-    scores (Mapping[str, Any]): Scores that may include the result of `score_nested_entities`.
+    scores (Mapping[str, Any]): Scores of a pipeline. If they do not contain scores of nested entities, there are no
+        rows.
     RETURNS (list[tuple[str, list[float], int]]): Title, `[precision, recall, F1]`, and number of gold entities.
     """
     rows: list[tuple[str, list[float], int]] = []
@@ -108,18 +111,19 @@ def nested_score_rows(scores: Mapping[str, Any]) -> list[tuple[str, list[float],
 
 
 def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, float]:
-    """Return the scores for one depth: precision of the entities predicted there, recall of the gold entities there,
-    and F1.
+    """Return precision, recall and F1 for a nesting depth.
 
-    right, found (int): Number of correct predictions, and of predictions.
-    recalled, gold (int): Number of gold entities that were found, and of gold entities.
+    right (int): Number of correct predictions at this depth.
+    found (int): Number of predictions at this depth.
+    recalled (int): Number of gold entities at this depth that were predicted.
+    gold (int): Number of gold entities at this depth.
     """
     p, r = right / max(found, 1), recalled / max(gold, 1)
     return {"p": p, "r": r, "f": 2 * p * r / max(p + r, 1e-9), "gold": gold}
 
 
 def _count_matches(example: Example, per_type: dict[str, PRFScore]) -> None:
-    """Add the true positives, false positives and false negatives of an example to the scores of their types."""
+    """Add the true positives, false positives and false negatives of an example to the scores of their labels."""
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
     for entity in predicted_offsets(example.predicted):
@@ -135,17 +139,19 @@ def _count_matches(example: Example, per_type: dict[str, PRFScore]) -> None:
 
 
 class CharComparison:
-    """Comparison of the entities in two Docs of the same text, whose tokens and white space may differ.
+    """Compares the entities of two Docs with the same text. The Docs can have different tokens and white space.
 
-    Offsets are converted to *keys*, which count only the characters that are not white space.
+    Entities are compared by start, end and label. Start and end do not count white space characters. The triple is
+    called the *key* of an entity.
 
-    gold (dict[EntityOffsets, EntityOffsets]): The key of each gold entity, and its character offsets in the reference.
+    gold (dict[EntityOffsets, EntityOffsets]): Maps the key of each gold entity to its character offsets and label in
+        the reference Doc.
     """
 
     def __init__(self, reference: Doc, predicted: Doc, spans_key: str | None = None) -> None:
-        """Prepare the comparison.
+        """Initialize the comparison.
 
-        spans_key (str | None): Key of `doc.spans` in the reference for nested entities, if they are compared too.
+        spans_key (str | None): Key of `doc.spans` for nested gold entities. If None, only `doc.ents` is compared.
         """
         before = _visible_before(reference)
         self._before = _visible_before(predicted)
@@ -158,33 +164,41 @@ class CharComparison:
         self._ends = before[1:]
 
     def key(self, entity: EntityOffsets) -> EntityOffsets:
-        """Return the key of an entity in the predicted Doc."""
+        """Return the key of an entity in the predicted Doc: its offsets without white space, and its label."""
         start, end, label = entity
         return int(self._before[start]), int(self._before[end]), label
 
     def is_correct(self, key: EntityOffsets) -> bool | None:
-        """Return whether the reference contains an entity. Return None if the annotation is missing there, or if the
-        entity consists of white space."""
+        """Return whether the reference Doc contains an entity.
+
+        Return None if tokens of the entity have no annotation, or if the entity consists of white space.
+
+        key (EntityOffsets): The key of the entity.
+        """
         if key in self.gold:
             return True
         start, end, _ = key
         return None if start >= end or self._unknown[start:end].any() else False
 
     def gold_offsets(self, key: EntityOffsets) -> EntityOffsets:
-        """Return the character offsets in the reference that belong to a key."""
+        """Convert the key of an entity to character offsets in the reference Doc."""
         start, end, label = key
+        # `_ends` counts the characters that are not white space, up to and including each character.
         first, last = np.searchsorted(self._ends, (start + 1, end)).tolist()
         return self.gold.get(key, (first, last + 1, label))
 
 
 def _visible_before(doc: Doc) -> IntArray:
-    """Return for each offset in the text how many characters before it are not white space. *Shape:* (characters
-    + 1,)"""
+    """For each offset in the text, count the characters before the offset that are not white space.
+
+    *Shape:* (characters + 1,)
+    """
     text = doc.text
     marks = np.fromiter((not character.isspace() for character in text), dtype=np.int64, count=len(text))
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(marks)])
 
 
 def predicted_offsets(doc: Doc) -> set[EntityOffsets]:
-    """Return the offsets and labels of the outermost entities in a Doc, including entities that share a token."""
+    """Return the character offsets and labels of the outermost entities in a Doc. Several entities can share a
+    token."""
     return {entity.offsets for entity in read_entities(doc) if entity.depth == 0}

@@ -1,13 +1,12 @@
-"""The contents of a component's `cfg`: its labels, its settings, and the values that it learned.
+"""The settings and learned values in a component's `cfg`, as validated objects.
 
-spaCy saves `cfg` as a flat dictionary, and users change settings there: `pipe.cfg["threshold"] = 0.5`. The classes in
-this module are checked views of `cfg`:
+spaCy saves `cfg` as a flat dictionary. Users can change settings in this dictionary: `pipe.cfg["threshold"] = 0.5`.
 
-- `NERSettings` contains the settings. The config sets them, and the factory in `factory.py` documents them.
-- `LearnedValues` contains values from training and calibration. These values belong to the weights: they are reset when
-  the model is initialized, and replaced when another model is loaded.
+- `NERSettings` contains the settings, which are set in the config. The factory in `factory.py` documents them.
+- `LearnedValues` contains values from training and calibration. Initialization resets these values, and loading a model
+  replaces them.
 
-The only other key is `labels`, which `TenerNER.add_label` extends.
+The only other key in `cfg` is `labels`, which `TenerNER.add_label` extends.
 """
 
 from __future__ import annotations
@@ -25,24 +24,26 @@ from .units import Alignment, View
 
 CHARS_KEY = "tener_ner_chars"
 
-# Maximum number of units in a window if the setting `window` is None.
+# Default maximum number of tokens or characters in a window. The setting `window` overrides it.
 LONGEST_WINDOW = 200
-# Number of context units on both sides of a split within a sentence if the setting `overlap` is None.
+# Default number of context tokens or characters on each side of a split within a sentence. The setting `overlap`
+# overrides it.
 USUAL_CONTEXT = 8
-# Minimum length of a window in multiples of the context, so that at least half of a window is not context.
+# Minimum length of a window as a multiple of the context length. With context on both sides, predictions are kept for
+# at least half of a window.
 _SHORTEST_WINDOW = 4
-# If a smaller fraction of a label's boundaries lie inside Latin words, these are treated as annotation errors.
+# If a smaller fraction of a label's boundaries are inside Latin words, the boundaries are treated as annotation errors.
 _MISTAKES = 0.1
 
 
 @dataclass(frozen=True, config=STRICT)
 class TextSizes:
-    """The typical size of the training texts, or None before training.
+    """The typical size of the training texts. The values are None before training.
 
-    If the setting `window` is None, new texts are split into windows of about this size.
+    If the setting `window` is None, longer texts are split into windows of about this size in prediction.
 
-    units (int | None): 90th percentile of the number of units.
-    sentences (int | None): 90th percentile of the number of sentences.
+    units (int | None): 90th percentile of the number of tokens or characters in a text.
+    sentences (int | None): 90th percentile of the number of sentences in a text.
     """
 
     units: int | None = None
@@ -51,18 +52,19 @@ class TextSizes:
 
 @dataclass(frozen=True, config=STRICT)
 class LearnedValues:
-    """Values from training and calibration.
+    """Values in a component's `cfg` that are computed in training and calibration.
 
     token_length (float | None): Mean length of the training tokens in characters. None before training, or if the
-        length depends on the languages in the text more than on the tokenizer.
-    text_length (int | None): `TextSizes.units`
-    text_sentences (int | None): `TextSizes.sentences`
-    labels_over_lines (list[str]): Labels of training entities that contain a line break.
-    labels_with_ornaments (list[str]): Labels of training entities that begin or end with an ornament, such as an emoji.
-    latin_edges (dict[str, list[int]]): For each label, the number of boundaries of training entities inside a Latin
-        word, and the number of boundaries at the edge of a Latin word.
-    temperature (Any): Divisor of all scores of the CRF when probabilities are computed. `spacy tener calibrate` fits
-        it, and `TenerNER.temperature` checks it.
+        tokenizer is a `MultilingualTokenizer`. In the second case, the length depends on the languages in the text.
+    text_length (int | None): See `TextSizes.units`.
+    text_sentences (int | None): See `TextSizes.sentences`.
+    labels_over_lines (list[str]): Labels with training entities that contain a line break.
+    labels_with_ornaments (list[str]): Labels with training entities that begin or end with an ornament, such as an
+        emoji.
+    latin_edges (dict[str, list[int]]): Two numbers for each label: how many boundaries of its training entities are
+        inside a Latin word, and how many are at the boundary of a Latin word.
+    temperature (Any): Divisor of the CRF's scores when probabilities are computed. `spacy tener calibrate` sets the
+        temperature, and `TenerNER.temperature` validates it.
     """
 
     token_length: float | None = None
@@ -75,18 +77,18 @@ class LearnedValues:
 
     @classmethod
     def from_cfg(cls, cfg: Mapping[str, Any]) -> LearnedValues:
-        """Return the learned values in a component's `cfg`. Missing values have their defaults."""
+        """Create the object from a component's `cfg`. Values that `cfg` does not contain have their defaults."""
         with name_errors("tener_ner"):
             return cls(**{name: cfg[name] for name in LEARNED if name in cfg})
 
     def to_cfg(self) -> dict[str, Any]:
-        """Return the values for a component's `cfg`, without those that have their defaults."""
+        """Return the learned values for a component's `cfg`. Defaults are left out."""
         return {name: value for name, value in asdict(self).items() if value != getattr(_UNTRAINED, name)}
 
     def rename(self, names: Mapping[str, str]) -> LearnedValues:
-        """Return the values after a change of label names.
+        """Return a copy in which labels are renamed.
 
-        names (Mapping[str, str]): The new name of each renamed label.
+        names (Mapping[str, str]): New names of labels, as a dictionary from old to new names.
         """
         return replace(
             self,
@@ -97,21 +99,22 @@ class LearnedValues:
 
     @property
     def labels_within_words(self) -> list[str]:
-        """The labels whose entities may begin or end inside a Latin word."""
+        """The labels whose entities can begin or end inside a Latin word."""
         counts = self.latin_edges.items()
         return [label for label, (inside, at_edge) in counts if inside > _MISTAKES * (inside + at_edge)]
 
 
 _UNTRAINED = LearnedValues()
-# The keys of `cfg` with learned values.
+# Keys of `cfg` for learned values.
 LEARNED = [value.name for value in fields(LearnedValues)]
 
 
 @dataclass(frozen=True, config=STRICT)
 class NERSettings:
-    """The checked settings of a component. `make_tener_ner` documents them.
+    """The validated settings of a component. `make_tener_ner` documents them.
 
-    training_texts (TextSizes): A learned value, not a setting. The length of windows depends on it.
+    training_texts (TextSizes): The typical size of the training texts, which determines the default window. This is a
+        learned value and not a setting.
     """
 
     view: View = "tokens"
@@ -127,7 +130,8 @@ class NERSettings:
 
     @classmethod
     def from_cfg(cls, cfg: Mapping[str, Any]) -> NERSettings:
-        """Return the settings in a component's `cfg`. Raise if a key of `cfg` is unknown."""
+        """Create the object from a component's `cfg`. Raise an error if `cfg` contains an unknown key or an invalid
+        value."""
         settings = {name: value for name, value in cfg.items() if name not in ("labels", *LEARNED)}
         for name in settings:
             check_choice("setting of tener_ner", name, SETTINGS)
@@ -142,13 +146,15 @@ class NERSettings:
 
     @property
     def training_window(self) -> int:
-        """Maximum number of units that the model processes at once in training."""
+        """Maximum number of tokens or characters that the model processes at once in training."""
         return self.window or LONGEST_WINDOW
 
     @property
     def prediction_window(self) -> int:
-        """Maximum number of units that the model processes at once in prediction. By default, this is the typical
-        length of the training texts, within limits."""
+        """Maximum number of tokens or characters that the model processes at once in prediction.
+
+        The default is the typical length of the training texts, with a lower and an upper limit.
+        """
         if self.window is not None or self.training_texts.units is None:
             return self.training_window
         shortest = _SHORTEST_WINDOW * max(self.context, USUAL_CONTEXT)
@@ -156,21 +162,21 @@ class NERSettings:
 
     @property
     def prediction_sentences(self) -> int | None:
-        """Maximum number of sentences in a window of a long text. None if only the number of units is limited."""
+        """Maximum number of sentences in a window of a long text. None if there is no limit."""
         return self.training_texts.sentences if self.window is None else None
 
     @property
     def context(self) -> int:
-        """Number of context units on both sides of a split within a sentence."""
+        """Number of context tokens or characters on each side of a split within a sentence."""
         return USUAL_CONTEXT if self.overlap is None else self.overlap
 
     @property
     def needs_probabilities(self) -> bool:
-        """Whether the component needs probabilities to set the entities of a Doc."""
+        """Whether probabilities must be computed to set the entities of a Doc."""
         return bool(self.spans_key or self.threshold)
 
     def thresholds(self, labels: Sequence[str]) -> list[float]:
-        """Return the probability threshold for each label."""
+        """Return the probability threshold for each label. Raise an error if the setting contains an unknown label."""
         if not isinstance(self.threshold, dict):
             return [self.threshold] * len(labels)
         for label in self.threshold:
@@ -190,5 +196,5 @@ class NERSettings:
             raise SettingError(f"threshold must be from 0 to 1, alone or for each label; got {self.threshold}")
 
 
-# The keys of `cfg` with settings.
+# Keys of `cfg` for settings.
 SETTINGS = [setting.name for setting in fields(NERSettings) if setting.name != "training_texts"]

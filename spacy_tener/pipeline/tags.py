@@ -1,4 +1,4 @@
-"""Conversion of entity annotation to tag ids of the CRF, and the tags that each type of unit may have."""
+"""Conversion of entity annotation to BIOES tags, and masks of the tags that each character type can have."""
 
 from __future__ import annotations
 
@@ -16,18 +16,19 @@ from ..types import BoolArray, IntArray
 from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_UNIT_TYPES, ORNAMENT, OUTSIDE, SPACE, Units
 
 Mask = BoolArray
-# Tag id of a unit whose annotation is missing.
+# Tag id for missing annotation.
 UNKNOWN = -1
 
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """The entity types of a component, and the labels that are exempt from rules about boundaries.
+    """The labels of a component. Some of them can be exempt from decoding rules.
 
-    hashes (Sequence[int]): Hashes of the labels. Their order defines the label indices.
-    over_lines (Sequence[int]): Indices of the labels whose entities may contain line breaks.
-    with_ornaments (Sequence[int]): Indices of the labels whose entities may begin or end with an ornament.
-    within_words (Sequence[int]): Indices of the labels whose entities may begin or end within a Latin word.
+    hashes (Sequence[int]): Hashes of the labels. The index of a label is its position in this sequence.
+    over_lines (Sequence[int]): Indices of the labels whose entities can contain line breaks.
+    with_ornaments (Sequence[int]): Indices of the labels whose entities can begin or end with an ornament, such as an
+        emoji.
+    within_words (Sequence[int]): Indices of the labels whose entities can begin or end inside a Latin word.
     """
 
     hashes: Sequence[int]
@@ -40,7 +41,7 @@ class LabelIndex:
         return TagLayout(len(self.hashes))
 
     def indices(self, labels: NDArray[np.uint64]) -> IntArray:
-        """Return the label index for each hash, or -1 if the hash belongs to no label. *Shape:* (units,)"""
+        """Convert label hashes to label indices. The index is -1 if the hash is not in `hashes`. *Shape:* (units,)"""
         indices = np.full(labels.shape, -1, dtype=np.int64)
         labelled, index = np.flatnonzero(labels), {label: i for i, label in enumerate(self.hashes)}
         indices[labelled] = [index.get(label, -1) for label in labels[labelled].tolist()]
@@ -48,7 +49,7 @@ class LabelIndex:
 
     @cached_property
     def tags_by_unit_type(self) -> Mask:
-        """Mask of the tags that are allowed for each type of unit. *Shape:* (unit types, tags)"""
+        """Mask of the tags that are allowed for each unit type, such as `SPACE`. *Shape:* (unit types, tags)"""
         layout = self.layout
         tags_by_unit_type = np.ones((N_UNIT_TYPES, layout.n_tags), dtype=bool)
         for block in (layout.begin, layout.single, layout.end):
@@ -60,10 +61,12 @@ class LabelIndex:
 
     @cached_property
     def tags_by_neighbours(self) -> Mask:
-        """Mask of the tags that do not split a Latin word, for each value of `letter_neighbours`. *Shape:* (4, tags)"""
+        """Mask of the tags that do not split a Latin word. The first index is a value of `letter_neighbours`. *Shape:*
+        (4, tags)"""
         layout = self.layout
         whole = np.ones((4, layout.n_tags), dtype=bool)
-        # After a letter (1 and 3) no entity may begin, and before a letter (2 and 3) no entity may end.
+        # No entity can begin if the previous letter is in the same word (values 1 and 3). No entity can end if the next
+        # letter is in the same word (values 2 and 3).
         for rows, blocks in (([1, 3], (layout.begin, layout.single)), ([2, 3], (layout.end, layout.single))):
             for row, block in product(rows, blocks):
                 whole[row, block] = False
@@ -72,24 +75,23 @@ class LabelIndex:
 
 
 def index_labels(labels: Iterable[str]) -> LabelIndex:
-    """Return the index for a list of label names, without exemptions."""
+    """Create a `LabelIndex` for labels without exceptions from decoding rules."""
     return LabelIndex([get_string_id(label) for label in labels])
 
 
 def is_label(label: object) -> bool:
-    """Return whether a value can be a label: a non-empty string that can be encoded in UTF-8."""
+    """Return whether a value is a valid label: a string that is not blank and can be encoded in UTF-8."""
     return isinstance(label, str) and bool(label.strip()) and not any("\ud800" <= char <= "\udfff" for char in label)
 
 
 def encode_units(units: Units, labels: LabelIndex) -> IntArray:
-    """Return the tag of each unit. It is `UNKNOWN` if the annotation is missing, and O if `labels` does not contain the
-    label.
+    """Convert the annotation of tokens or characters to BIOES tag ids.
 
-    *Shape:* (units,)
+    The tag is `UNKNOWN` if the annotation is missing, and O if the label is not in `labels`. *Shape:* (units,)
     """
     layout, index = labels.layout, labels.indices(units.label)
     begins, inside = ((units.iob == value) & (index >= 0) for value in (BEGIN, INSIDE))
-    # A unit ends its entity, as E or S, unless the next unit continues it.
+    # The unit is the last one of its entity (E or S) if the next unit is not inside the entity.
     continues = np.append(inside[1:], False)
     tags = np.where(units.iob == MISSING, UNKNOWN, layout.outside)
     for is_tag, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):
@@ -99,8 +101,8 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
 
 
 def trim_space(units: Units) -> Units:
-    """Remove white space from both ends of annotated entities, because predicted entities never begin or end
-    with it."""
+    """Trim white space from both ends of gold entities, because predicted entities never begin or end with white
+    space."""
     if not (units.space.any() and (units.space & (units.iob != MISSING) & (units.label != 0)).any()):
         return units
     iob, label = units.iob.copy(), units.label.copy()

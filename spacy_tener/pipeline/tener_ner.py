@@ -1,10 +1,11 @@
-"""The component `tener_ner`, which `nlp.add_pipe("tener_ner")` adds to a pipeline. `factory.py` documents its config.
+"""The trainable component `tener_ner`, which `nlp.add_pipe("tener_ner")` adds to a pipeline.
 
-`TenerNER` implements spaCy's interface of a trainable component. The steps are in other modules:
+`TenerNER` implements the interface of spaCy's `TrainablePipe`. `factory.py` documents the config. The following modules
+implement the steps:
 
-- prediction: `predicting.py` and `windows.py` run the model, `batch_decoding.py` decodes its output, and `entities.py`
-  writes the entities to a Doc.
-- training: `learning/targets.py` converts gold annotation, and `learning/learn_torch.py` computes losses and gradients.
+- Prediction: `predicting.py` and `windows.py` run the model, `batch_decoding.py` decodes the emissions, and
+  `entities.py` writes the entities to a Doc.
+- Training: `learning/targets.py` converts gold annotation, and `learning/learn_torch.py` computes losses and gradients.
 """
 
 import itertools
@@ -50,25 +51,25 @@ from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, tokens_of_views, tokens_of_windows
 from .words import LexiconEditor
 
-# Keys of `cfg` that `update` changes. They are not settings, so the settings need not be checked again.
+# Keys of `cfg` that `update` changes. They do not affect the settings, so that a change requires no validation.
 _CHANGED_BY_UPDATES = {"labels", "labels_over_lines", "labels_with_ornaments", "latin_edges"}
-# Number of Docs from which Thinc infers the dimensions of the model.
+# Number of Docs for inferring the dimensions of the model.
 _SAMPLE_SIZE = 10
-# Number of Docs in a batch when embedders collect the strings of the training data.
+# Batch size for collecting the strings in the training data.
 _OBSERVE_BATCH_SIZE = 256
 
 
 class TenerNER(TrainablePipe):
-    """A trainable component for named entity recognition: a conditional random field (CRF) on any token-to-vector
-    model.
+    """A trainable component for named entity recognition. It combines a token-to-vector model with a conditional random
+    field (CRF).
 
-    It can replace spaCy's `ner` and has the same methods, see https://spacy.io/api/entityrecognizer. In addition,
-    `decode` returns probabilities and alternatives.
+    The component can replace spaCy's `ner` and has the same methods, see https://spacy.io/api/entityrecognizer. In
+    addition, the method `decode` returns probabilities and alternative entities.
 
-    cfg (dict[str, Any]): Labels, settings and learned values, as described in `settings.py`.
+    cfg (dict[str, Any]): Labels, settings and learned values, see `settings.py`.
     _process (int): Id of the process that created the component.
-    _checked (tuple[dict[str, Any], NERSettings] | None): The settings in `cfg` when they were last checked, and the
-        result.
+    _checked (tuple[dict[str, Any], NERSettings] | None): A copy of the settings at the last validation, and the
+        validated object.
     """
 
     vocab: Vocab
@@ -110,10 +111,10 @@ class TenerNER(TrainablePipe):
 
     @property
     def settings(self) -> NERSettings:
-        """The settings in `cfg`.
+        """The validated settings in `cfg`.
 
-        Users change settings in `cfg`. So every call compares them with the ones that were checked last, and checks
-        them again after a change.
+        Users can change settings in `cfg` at any time. If they have changed since the last access, they are validated
+        again.
         """
         settings = {name: value for name, value in self.cfg.items() if name not in _CHANGED_BY_UPDATES}
         if self._checked is None or self._checked[0] != settings:
@@ -122,7 +123,7 @@ class TenerNER(TrainablePipe):
 
     @property
     def learned(self) -> LearnedValues:
-        """The values in `cfg` that were found in training and calibration."""
+        """The values in `cfg` that were computed in training and calibration."""
         return LearnedValues.from_cfg(self.cfg)
 
     def _set_learned(self, learned: LearnedValues) -> None:
@@ -132,22 +133,22 @@ class TenerNER(TrainablePipe):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The entity types that the component can predict."""
+        """The labels that the component can predict."""
         return tuple(self.cfg["labels"])
 
     @property
     def depth(self) -> int:
-        """The number of nesting levels that the model can predict. It is 1 if entities cannot be nested."""
+        """The number of nesting levels that the model predicts. It is 1 for a model without nested entities."""
         return depth_of(self.model)
 
     @property
     def overlap_key(self) -> str | None:
-        """The key of `doc.spans` for nested entities, or None if the model does not predict nested entities."""
+        """The key of `doc.spans` for nested entities. It is None if the model does not predict nested entities."""
         return self.settings.spans_key if self.depth > 1 else None
 
     @property
     def temperature(self) -> float:
-        """The divisor of all scores of the CRF when probabilities are computed. It is 1 unless the component is
+        """The divisor of the CRF's scores when probabilities are computed. It is 1 if the component is not
         calibrated."""
         temperature = self.learned.temperature
         if not (isinstance(temperature, (int, float)) and 0.0 < temperature < np.inf):
@@ -159,7 +160,7 @@ class TenerNER(TrainablePipe):
 
     @property
     def label_index(self) -> LabelIndex:
-        """The labels, with the rules for boundaries that do not apply to some of them."""
+        """The labels, and their exceptions from decoding rules."""
 
         def indices(labels: Iterable[str]) -> list[int]:
             return [self.labels.index(label) for label in labels]
@@ -174,13 +175,15 @@ class TenerNER(TrainablePipe):
 
     @property
     def lexicon(self) -> LexiconEditor:
-        """Lists of words for the model's lexicon features. They can be changed after training, for all Docs or for
-        some."""
+        """Editor for the word lists that the model uses as features in addition to its lexicon.
+
+        Word lists can be changed after training. A list applies to all Docs, or to the Docs that select it.
+        """
         return LexiconEditor((node.attrs.get("vocabulary") for node in self.model.walk()), self.name)
 
     @property
     def label_data(self) -> list[str]:
-        """The labels in the format of `spacy init labels`, which `initialize(labels=...)` accepts."""
+        """The labels in the format that `spacy init labels` writes and `initialize(labels=...)` accepts."""
         return list(self.cfg["labels"])
 
     @property
@@ -189,10 +192,10 @@ class TenerNER(TrainablePipe):
         return key
 
     def add_label(self, label: str) -> int:
-        """Add an entity type, before or after training. The weights of the other types are kept.
+        """Add a label, before or after training. The weights of existing labels are kept.
 
-        label (str): The entity type.
-        RETURNS (int): 1 if the label was added, 0 if the component already had it.
+        label (str): The label.
+        RETURNS (int): 1 if the label was added, 0 if it already exists.
         """
         _check_label(label)
         if label in self.cfg["labels"]:
@@ -201,9 +204,9 @@ class TenerNER(TrainablePipe):
         return 1
 
     def _set_checked_labels(self, labels: list[str]) -> None:
-        """Set the labels and resize the output layer. The labels must have been checked."""
-        # Resize the model first. This fails if torch is not installed or if the model cannot be resized, and then `cfg`
-        # must not change.
+        """Set the labels and resize the output layer. The labels must already be validated."""
+        # Resize the model before changing `cfg`. If resizing fails, for example because torch is not installed, `cfg`
+        # must stay the same.
         set_labels(self.model, len(labels))
         self.cfg["labels"] = labels
         for label in labels:
@@ -215,9 +218,9 @@ class TenerNER(TrainablePipe):
         """Add labels to a trained component, and optionally rename labels.
 
         labels (Iterable[str]): Labels to add.
-        teacher (Optional[Teacher]): The component before the extension. In later training, it supplies soft targets for
-            labels that a text is not annotated for. See `spacy_tener.Extension.v1`.
-        rename (Optional[Mapping[str, str]]): New names of existing labels, by their present names.
+        teacher (Optional[Teacher]): The trained component, loaded a second time. In further training, it supplies soft
+            targets for labels that a text is not annotated for. See `spacy_tener.Extension.v1`.
+        rename (Optional[Mapping[str, str]]): New names of existing labels, as a dictionary from old to new names.
         """
         names, labels = dict(rename or {}), _checked_labels(labels, self.name)
         for label in names:
@@ -243,15 +246,15 @@ class TenerNER(TrainablePipe):
         labels: Iterable[str] | None = None,
         teacher: Teacher | None = None,
     ) -> None:
-        """Initialize the component for training: set the labels, initialize the weights, and create embeddings for the
+        """Initialize the component for training. Set the labels, initialize the weights, and create embeddings for the
         strings in the training data.
 
         get_examples (Callable[[], Iterable[Example]]): Function that returns the training data, or a sample of it.
         nlp (Optional[Language]): The pipeline.
-        labels (Optional[Iterable[str]]): The entity types, as in the file of `spacy init labels`. By default they are
-            collected from the training data.
-        teacher (Optional[Teacher]): A trained pipeline for knowledge distillation, see `spacy_tener.Teacher.v1`. The
-            component gets the teacher's labels as well.
+        labels (Optional[Iterable[str]]): The labels, for example from a file that `spacy init labels` created. By
+            default, they are collected from the training data.
+        teacher (Optional[Teacher]): The teacher for knowledge distillation, see `spacy_tener.Teacher.v1`. Its labels
+            are added to the labels of the component.
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if labels is None:
@@ -260,12 +263,12 @@ class TenerNER(TrainablePipe):
         labels = _checked_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
         self._teacher = teacher
-        # The teacher's labels come first, because the tag ids in its soft targets refer to them.
+        # The teacher's labels come first, because its soft targets refer to the tags by index.
         self._set_checked_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
-        # `TokenLengths` compares token lengths to detect a different tokenizer. If only some scripts are split into
-        # characters, the mean length depends on the languages in the text instead.
+        # `TokenLengths` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
+        # length also depends on the languages in the text, so that it cannot be compared.
         is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
         text_length, text_sentences = self._usual_sizes(get_examples())
         self._set_learned(
@@ -286,7 +289,7 @@ class TenerNER(TrainablePipe):
             add_requirements(nlp)
 
     def _check_nesting(self, get_examples: Callable[[], Iterable[Example]], teacher: Teacher | None) -> None:
-        """Raise an error if the settings, the training data or the teacher do not fit the nesting depth of the
+        """Raise an error if the settings, the training data or the teacher do not match the nesting depth of the
         model."""
         depth, key = self.depth, self.settings.spans_key
         if depth > 1 and key is None:
@@ -299,7 +302,7 @@ class TenerNER(TrainablePipe):
             raise RemedyError(f"'{self.name}' has a depth of {depth}, but its teacher has another depth", remedy)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
-        """Return the first Docs as input of the model. Long Docs are split into windows."""
+        """Return a few training Docs as model input. Long Docs are split into windows."""
         settings = self.settings
         views = [view_of(example.predicted, settings.view) for example in itertools.islice(examples, _SAMPLE_SIZE)]
         batcher = WindowBatcher.of(self.model, settings, training=True)
@@ -307,9 +310,11 @@ class TenerNER(TrainablePipe):
         return [doc for doc in tokens_of_windows(batch).docs if len(doc)]
 
     def _usual_sizes(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
-        """Return the 90th percentile of the numbers of units and of sentences in a text, or None for both without
-        texts."""
-        # A generator, because the corpus may not fit into memory.
+        """Return the 90th percentile of the text length, and of the number of sentences in a text.
+
+        The text length is a number of tokens or characters. If there are no texts, both values are None.
+        """
+        # Use a generator, because the training data may not fit into memory.
         views = (view_of(example.predicted, self.settings.view) for example in examples)
         sizes = [(len(view), 1 + view.sentence_ends()[:-1].sum()) for view in views if len(view)]
         if not sizes:
@@ -318,23 +323,24 @@ class TenerNER(TrainablePipe):
         return int(units), int(sentences)
 
     def _token_batches(self, examples: Iterable[Example]) -> Iterator[TokenBatch]:
-        """Yield the units of all Docs as input of the model, in batches."""
+        """Yield the tokens or characters of all training Docs as model input, in batches."""
         settings = self.settings
         views = (view_of(example.predicted, settings.view) for example in examples)
         for batch in minibatch(filter(len, views), _OBSERVE_BATCH_SIZE):
             yield tokens_of_views(batch)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
-        """Predict the entities of a batch of Docs, without changing the Docs.
+        """Predict the entities of a batch of Docs. The Docs are not modified.
 
         docs (Iterable[Doc]): The Docs.
-        RETURNS (List[List[UnitEntity]]): The entities of each Doc. Their boundaries are counted in units: tokens, or
-            characters with `view = "characters"`.
+        RETURNS (List[List[UnitEntity]]): The entities of each Doc. Start and end are token indices, or character
+            offsets with `view = "characters"`.
         """
         return [entities for _, entities in self._find(docs, self.settings)]
 
     def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[tuple[DocView, list[UnitEntity]]]:
-        """Return the view of each Doc, and its entities in units of the view."""
+        """Predict the entities of Docs. Return each Doc as a sequence of tokens or characters, together with its
+        entities."""
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
             if settings.view == "tokens":
@@ -350,7 +356,7 @@ class TenerNER(TrainablePipe):
         return decode_batches(self.model, views, self.label_index, settings, self.temperature)
 
     def set_annotations(self, docs: Iterable[Doc], scores: Sequence[Sequence[UnitEntity]]) -> None:
-        """Add predicted entities to the entities of the Docs. Existing entities are kept.
+        """Set predicted entities on Docs. Existing entities are kept.
 
         docs (Iterable[Doc]): The Docs.
         scores (Sequence[Sequence[UnitEntity]]): The entities that `predict` returned.
@@ -364,8 +370,9 @@ class TenerNER(TrainablePipe):
 
         stream (Iterable[Doc]): The Docs.
         batch_size (int): The number of Docs in a batch.
-        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities, used for this call if the setting
-            `spans_key` is None. In `nlp.pipe`, pass `component_cfg={"tener_ner": {"spans_key": "sc"}}`.
+        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities. It is only used for this call,
+            and only if the setting `spans_key` is None. In `nlp.pipe`, pass
+            `component_cfg={"tener_ner": {"spans_key": "sc"}}`.
         YIELDS (Doc): The Docs in order.
         """
         settings, on_error = self.settings, self.get_error_handler()
@@ -379,12 +386,11 @@ class TenerNER(TrainablePipe):
                 on_error(self.name, self, docs, error)
 
     def decode(self, docs: Iterable[Doc]) -> Iterator[Decoding]:
-        """Run the model once, and return an object for each Doc that computes entities, probabilities, alternatives and
-        marginals.
+        """Run the model on Docs, and yield a `Decoding` for each Doc, which computes entities, probabilities and
+        alternatives.
 
-        docs (Iterable[Doc]): The Docs. They are not changed. Existing entities are taken as given, so pass Docs that
-            the component has not processed yet. If the model has a listener, the shared component must have processed
-            the Docs.
+        docs (Iterable[Doc]): The Docs, which are not modified. Existing entities are kept, so pass Docs that the
+            component has not processed yet. If the model has a listener, run the shared component on the Docs first.
         YIELDS (Decoding): The decoding of each Doc in order.
         """
         docs = list(docs)
@@ -396,11 +402,11 @@ class TenerNER(TrainablePipe):
                 yield Decoding(view, self.labels, batch, index, settings.spans_key, existing[index])
 
     def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
-        """Set the entities of Docs that were decoded, as `nlp.pipe` does, without running the model again.
+        """Set the entities of decoded Docs without running the model again. The result is the same as that of `pipe`.
 
         decodings (Iterable[Decoding]): The decodings that `decode` returned.
-        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities, used if the setting `spans_key`
-            is None.
+        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities. It is only used if the setting
+            `spans_key` is None.
         """
         settings = self.settings
         settings = replace(settings, spans_key=settings.spans_key or spans_key)
@@ -410,7 +416,8 @@ class TenerNER(TrainablePipe):
                 add_entities(decoding.view, found[decoding.index], settings, nested=self.depth > 1)
 
     def _check_process(self) -> None:
-        """Raise an error in a forked process if the model is on a GPU, because CUDA does not work there."""
+        """Raise an error if the model is on a GPU and the process is forked, because CUDA does not support forked
+        processes."""
         if self.model.ops.name == "cupy" and os.getpid() != self._process:
             raise RuntimeError(
                 f"The component '{self.name}' is on a GPU, which a forked process cannot use. Use n_process=1 with a "
@@ -419,8 +426,11 @@ class TenerNER(TrainablePipe):
 
     @property
     def active_scorer(self) -> Callable[..., Any] | None:
-        """The scoring method of `score`. With `view = "characters"`, the default is replaced by a scorer that compares
-        character offsets, since entities need not align with tokens."""
+        """The scorer that `score` uses.
+
+        With `view = "characters"`, spaCy's default scorer is replaced by a scorer that compares character offsets.
+        Entities may then begin or end inside a token.
+        """
         if self.scorer is ner_score and self.settings.view == "characters":
             return score_char_entities
         return self.scorer
@@ -429,10 +439,10 @@ class TenerNER(TrainablePipe):
         """Score a batch of examples.
 
         examples (Iterable[Example]): The examples.
-        RETURNS (Dict[str, Any]): The scores of the scoring method. If the model predicts nested entities, the scores of
-            nested entities are included.
+        RETURNS (Dict[str, Any]): The scores that the scorer returns. If the model predicts nested entities, their
+            scores are added.
         """
-        # A generator would be exhausted after the first of the two scorers.
+        # Two scorers iterate over the examples, so that a generator must be converted to a list.
         examples = list(examples)
         scorer = self.active_scorer
         if scorer is None:
@@ -450,17 +460,17 @@ class TenerNER(TrainablePipe):
         sgd: Optimizer | None = None,
         losses: dict[str, float] | None = None,
     ) -> dict[str, float]:
-        """Compute the loss and the gradients of a batch of examples, and update the weights.
+        """Compute the loss and the gradients for a batch of examples, and update the weights.
 
-        The loss is the negative log-likelihood of the annotation. For tokens without annotation, it sums over all
-        possible tags.
+        The loss is the negative log-likelihood of the annotation. For tokens without annotation, the likelihood is the
+        sum over all possible tags.
 
         examples (Iterable[Example]): The examples.
-        drop (float): Dropout of layers that get it from the training loop, such as spaCy's layers. The layers of this
-            package have their own dropout in the config.
-        sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later step.
+        drop (float): Dropout rate for layers that get it from the training loop, such as spaCy's layers. Layers of this
+            package ignore it and use the dropout rate in their config.
+        sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later update.
         losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the name of the component as
-            key. The loss is a mean over windows: a text longer than the setting `window` counts several times.
+            key. The loss is the mean over windows. A text that is split into several windows counts several times.
         RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
@@ -481,10 +491,10 @@ class TenerNER(TrainablePipe):
         return losses
 
     def _update_learned_values(self, targets: Sequence[Sequence[Target]], labels: LabelIndex) -> None:
-        """Count the boundaries of gold entities that decoding usually forbids, for each label.
+        """Find the labels whose gold entities break decoding rules, and update the learned values in `cfg`.
 
-        These are line breaks within entities, ornaments at boundaries, and boundaries within Latin words. Decoding
-        allows them for the labels that have them in the training data.
+        The rules forbid line breaks in entities, ornaments (such as emoji) at entity boundaries, and entity boundaries
+        inside Latin words. Decoding does not apply a rule to a label whose training entities break it.
         """
 
         def exceptions(unit_type: int) -> list[str]:
@@ -514,13 +524,13 @@ class TenerNER(TrainablePipe):
         losses: dict[str, float] | None = None,
         **config: Any,
     ) -> dict[str, float]:
-        """Train the model to keep its earlier predictions, so that it does not forget them.
+        """Train the model to keep its earlier predictions. This prevents catastrophic forgetting.
 
-        The loss is the cross-entropy to the distribution over tag sequences that the model had when
-        `nlp.resume_training()` was called. The annotation of the examples is not used.
+        The loss is the cross-entropy between the tag sequence distributions of two models: the copy of the model that
+        `nlp.resume_training()` creates, and the current model. Gold annotation is not used.
 
         examples (Iterable[Example]): The examples.
-        sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later step.
+        sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later update.
         losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the name of the component as
             key.
         RETURNS (Dict[str, float]): The updated dictionary.
@@ -543,7 +553,9 @@ class TenerNER(TrainablePipe):
         return losses
 
     def finish_update(self, sgd: Optimizer) -> None:
-        """Update the weights with the accumulated gradients. The learning rate is warmed up even without a schedule.
+        """Update the weights with the accumulated gradients.
+
+        If the training loop does not step the learning rate schedule, the learning rate is warmed up here.
 
         sgd (Optimizer): The optimizer.
         """
@@ -554,8 +566,8 @@ class TenerNER(TrainablePipe):
         """Load the component from a directory.
 
         path (Union[str, Path]): The directory.
-        exclude (Iterable[str]): Data that is not loaded: `vocab`, `model` or `cfg`. With `cfg`, the component keeps its
-            present settings. The labels are always loaded, because the weights depend on them.
+        exclude (Iterable[str]): Names of data to exclude: `vocab`, `model` or `cfg`. With `cfg`, the component keeps
+            its current settings. Labels are always loaded, because the weights depend on them.
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_disk, path), str(path), exclude)
@@ -565,7 +577,7 @@ class TenerNER(TrainablePipe):
         """Load the component from bytes.
 
         bytes_data (bytes): The bytes that `to_bytes` returned.
-        exclude (Iterable[str]): Data that is not loaded, as in `from_disk`.
+        exclude (Iterable[str]): Names of data to exclude, as in `from_disk`.
         RETURNS (TenerNER): The component.
         """
         self._load(partial(super().from_bytes, bytes_data), "the given bytes", exclude)
@@ -575,18 +587,19 @@ class TenerNER(TrainablePipe):
         exclude = set(exclude)
         present = self.settings.to_cfg() if "cfg" in exclude else {}
         with wrap_load_errors(self.name, source):
-            # spaCy merges the loaded `cfg` into the present one, which would keep old values that the new one lacks.
+            # Reset the learned values, because spaCy merges the loaded `cfg` into the present `cfg`. Otherwise, values
+            # that the loaded `cfg` does not contain would be kept.
             self._set_learned(LearnedValues())
             load(exclude=exclude - {"cfg"})
             self._token_lengths = TokenLengths()
             self.cfg.update(present)
-            # These properties raise an error if a value is not valid.
+            # Accessing these properties validates the loaded values.
             _ = self.settings, self.learned, self.temperature
             check_loaded(self.model)
             self._check_size()
 
     def _check_size(self) -> None:
-        """Raise an error if the loaded weights and the loaded labels do not belong together."""
+        """Raise an error if the number of tags in the loaded model does not match the loaded labels."""
         output = self.model.get_ref("output_layer") if self.model.has_ref("output_layer") else None
         if output is not None and output.has_dim("nO"):
             n_tags, expected = output.get_dim("nO"), self.depth * self.label_index.layout.n_tags
@@ -598,7 +611,7 @@ class TenerNER(TrainablePipe):
 
 
 def _check_label(label: object) -> None:
-    """Raise an error unless a label is a non-empty string that can be saved."""
+    """Raise an error if a label is not a string, is blank, or cannot be encoded in UTF-8."""
     if not isinstance(label, str):
         raise ValueError(Errors.E187)
     if not is_label(label):
@@ -608,9 +621,9 @@ def _check_label(label: object) -> None:
 
 
 def _checked_labels(labels: Iterable[str], component: str) -> list[str]:
-    """Return labels as a list. Raise an error if one of them is not valid.
+    """Return labels as a list. Raise an error if a label is not valid.
 
-    component (str): Name of the component in the error message.
+    component (str): Name of the component, for the error message.
     """
     if isinstance(labels, str):
         raise ValueError(f"The labels of '{component}' must be a list, not the string {labels!r}: [{labels!r}].")

@@ -1,5 +1,8 @@
-"""Tokenizers for text without spaces between words: one that makes all characters tokens, and one that does so for the
-characters of some scripts."""
+"""Tokenizers for languages without spaces between words.
+
+`CharTokenizer` splits all text into characters. `MultilingualTokenizer` splits only text in selected scripts into
+characters.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ from ..validation import validated
 _SPACE = re.compile(r"\s+")
 
 Script = Literal["han", "kana", "hangul", "thai", "lao", "khmer", "myanmar", "tibetan"]
-# Characters of each script, as ranges of a regular expression. Digits are left out, so that numbers are single tokens.
+# Characters of each script, as ranges for a regular expression. Digits are excluded, so that each number is a single
+# token.
 _SCRIPTS: dict[Script, str] = {
     "han": r"\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     r"\U00020000-\U0003fffd",
@@ -34,33 +38,34 @@ _SCRIPTS: dict[Script, str] = {
     "myanmar": r"\u1000-\u103f\u1050-\u109f\ua9e0-\ua9fe\uaa60-\uaa7f",
     "tibetan": r"\u0f00-\u0f1f\u0f2a-\u0fbc",
 }
-# East Asian punctuation. These characters are always separate tokens, even without spaces around them.
+# East Asian punctuation. Each of these characters is a separate token, even without spaces around it.
 _PUNCTUATION = r"\u3001-\u3003\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
-# Voiced sound marks and variation selectors, which belong to the character before them.
+# Voiced sound marks and variation selectors. They belong to the previous character.
 _COMBINING = r"\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
 
 
 def make_char_tokenizer() -> Callable[[Language], CharTokenizer]:
-    """Create a tokenizer that makes every character a token, a faster `spacy.zh.ChineseTokenizer` with the segmenter
-    `char`.
+    """Create a tokenizer that splits text into characters.
 
-    Registered as `spacy_tener.CharTokenizer.v1`. Its Docs and its saved files are identical to spaCy's.
+    Registered as `spacy_tener.CharTokenizer.v1`. It is a faster version of `spacy.zh.ChineseTokenizer` with the
+    segmenter `char`. Docs and saved files are identical.
     """
     return lambda nlp: CharTokenizer(nlp.vocab)
 
 
 class CharTokenizer(ChineseTokenizer):
-    """A tokenizer of characters. A space belongs to the token before it, and any other white space is a token."""
+    """A tokenizer that splits text into characters. A space belongs to the previous token. Other white space is a
+    separate token."""
 
     def __call__(self, text: str) -> Doc:
         if self.segmenter != Segmenter.char:
-            # The settings of a saved pipeline may specify another segmenter.
+            # Loading a pipeline can change the segmenter.
             return super().__call__(text)
         return doc_of_characters(self.vocab, *characters_and_spaces(text))
 
 
 class _Hashes(dict[str, int]):
-    """A cache of spaCy's hashes. It stores single characters only, so that its size is limited."""
+    """A cache for spaCy's hashes of strings. Only single characters are cached, which limits the size."""
 
     def __missing__(self, word: str) -> int:
         hashed: int = get_string_id(word)
@@ -73,9 +78,9 @@ _HASHES = _Hashes()
 
 
 def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc:
-    """Create a Doc from words, most of which are characters.
+    """Create a Doc from words that are mostly single characters.
 
-    If the vocabulary contains all words, the Doc is created from their hashes, which takes a third of the time.
+    Creating the Doc from hashes takes a third of the time, but is only possible if the vocabulary contains all words.
     """
     hashes: list[Any] = [_HASHES[word] for word in words]
     try:
@@ -85,10 +90,9 @@ def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc
 
 
 class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
-    """A tokenizer that makes the characters of some scripts tokens, and splits the text between them with spaCy's
-    rules.
+    """A tokenizer that splits text in some scripts into characters, and other text into words.
 
-    scripts (tuple[Script, ...]): The scripts whose characters are tokens.
+    scripts (tuple[Script, ...]): The scripts that are split into characters.
     """
 
     scripts: tuple[Script, ...] = ("han", "kana")
@@ -101,7 +105,7 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
         words: list[str] = []
         spaces: list[bool] = []
         norms: dict[int, str] = {}
-        # The pattern has a group, so every second segment is a matched character.
+        # The pattern contains a group, so `split` returns the matched characters at odd indices.
         for index, segment in enumerate(pattern.split(text)):
             if index % 2:
                 words.append(segment)
@@ -111,7 +115,7 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
                 spaces[-1], segment = True, segment[1:]
             if segment:
                 for token in super().__call__(segment):
-                    # Tokenizer exceptions have their own norms, for example "not" for "n't".
+                    # Keep the norms of tokenizer exceptions, for example "not" for "n't".
                     if token.norm != token.lex.norm:
                         norms[len(words)] = token.norm_
                     words.append(token.text)
@@ -130,14 +134,13 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
 def make_multilingual_tokenizer(
     scripts: Annotated[list[Script], Field(min_length=1)] = ["han", "kana"],  # noqa: B006 - a copy is made
 ) -> Callable[[Language], MultilingualTokenizer]:
-    """Create a tokenizer that makes every character of some scripts a token, and splits other text into words with
-    spaCy's rules.
+    """Create a tokenizer that splits text in some scripts into characters. Other text is split by spaCy's rules.
 
-    Registered as `spacy_tener.MultilingualTokenizer.v1`. It works with every language of spaCy, including `xx`, and
-    needs no other package. The tokens preserve the text exactly.
+    Registered as `spacy_tener.MultilingualTokenizer.v1`. The tokenizer supports every language of spaCy, including
+    `xx`, and requires no other package. Tokenization is non-destructive.
 
-    scripts (List[str]): The scripts whose characters are tokens: "han", "kana", "hangul", "thai", "lao", "khmer",
-        "myanmar" and "tibetan". List the scripts in which entities do not begin and end at word boundaries.
+    scripts (List[str]): The scripts that are split into characters: "han", "kana", "hangul", "thai", "lao", "khmer",
+        "myanmar" and "tibetan". Select the scripts in which entities may begin or end inside a word.
     """
 
     def make(nlp: Language) -> MultilingualTokenizer:
@@ -159,14 +162,16 @@ def make_multilingual_tokenizer(
 
 @cache
 def _split_pattern(scripts: tuple[Script, ...]) -> re.Pattern[str]:
-    """Return a pattern that matches a single token: a character of the scripts with its combining characters."""
+    """Return a regular expression for characters that become separate tokens, including their combining characters."""
     characters = "".join(_SCRIPTS[script] for script in scripts)
     return re.compile(f"([{characters}{_PUNCTUATION}][{_COMBINING}]*)")
 
 
 def characters_and_spaces(text: str) -> tuple[list[str], list[bool]]:
-    """Return the characters of a text as words, and whether a space follows each word, as spaCy's
-    `get_words_and_spaces` does."""
+    """Split a text into characters. Return the characters, and whether each character is followed by a space.
+
+    The result is the same as that of spaCy's `get_words_and_spaces`. White space other than single spaces is not split.
+    """
     words: list[str] = []
     spaces: list[bool] = []
     end = 0

@@ -1,8 +1,8 @@
-"""Views of a Doc as a sequence of units. A unit is a token, or a character with `view = "characters"`.
+"""Views that represent a Doc as a sequence of units. A unit is a token, or a character with `view = "characters"`.
 
-`TokenView` and `CharacterView` have the same methods. They return the attributes of units (`Units`), the units as input
-of a model, and convert spans of units to spans of tokens. All other modules of the component use views, so that they
-work with both types of units:
+`TokenView` and `CharacterView` have the same methods. The methods return the attributes of the units (`Units`) and the
+model input, and convert between units, tokens and character offsets. All other modules of the component use views, so
+that they work with tokens and with characters:
 
     text                       张三 在北京
     TokenView                  张三 | 在 | 北京              the tokens of any tokenizer
@@ -33,16 +33,16 @@ from .tokenizer import doc_of_characters
 View = Literal["tokens", "characters"]
 Alignment = Literal["expand", "contract", "strict"]
 
-# The values of `Token.ent_iob`.
+# Values of `Token.ent_iob`.
 MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
 
-# Types of units. An ornament is an emoji, a control character or an invisible character.
+# Unit types. An ornament is an emoji, a control character or an invisible character.
 N_UNIT_TYPES = 4
 TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_UNIT_TYPES)
 
 _LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
 _HAS_BREAK = re.compile(f"[{LINE_BREAKS}]").search
-# First and last code points of ranges with emoji, control characters and invisible characters, in order.
+# Unicode ranges of emoji, control characters and invisible characters: first and last code points, sorted.
 _ORNAMENTS = (
     *((0x00, 0x1F), (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x180E, 0x180E)),
     *((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x20E3, 0x20E3), (0x2300, 0x23FF), (0x25AA, 0x25AB)),
@@ -50,32 +50,32 @@ _ORNAMENTS = (
     *((0x303D, 0x303D), (0x3164, 0x3164), (0x3297, 0x3297), (0x3299, 0x3299), (0xFE0E, 0xFE0F), (0xFEFF, 0xFEFF)),
     *((0xFFA0, 0xFFA0), (0xFFF9, 0xFFFC), (0x1F000, 0x1FAFF)),
 )
-# First and last code points of ranges with letters of Latin scripts and their combining accents, in order.
+# Unicode ranges of Latin letters and combining accents: first and last code points, sorted.
 _LATIN = (
     *((0x41, 0x5A), (0x61, 0x7A), (0xC0, 0xD6), (0xD8, 0xF6), (0xF8, 0x24F), (0x300, 0x36F)),
     *((0x1E00, 0x1EFF), (0xFF21, 0xFF3A), (0xFF41, 0xFF5A)),
 )
 _DIGITS = ((0x30, 0x39), (0xFF10, 0xFF19))
-# Characters that may end a sentence, used to split long documents.
+# Characters that may end a sentence. Long documents are split after these characters.
 SENTENCE_ENDS = "。！？!?；;…\n."
 _SENTENCE_END_CODES = np.array(sorted(map(ord, SENTENCE_ENDS)), dtype=np.uint64)
 _SENTENCE_END_ORTHS = np.array(sorted(map(get_string_id, SENTENCE_ENDS)), dtype=np.uint64)
 _FULL_STOP = "."
 _FULL_STOP_ORTH = np.uint64(get_string_id(_FULL_STOP))
 _EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
-# Ids of token attributes that earlier components set and a model may embed. HEAD is left out, because the head of a
-# token may be outside the window.
+# Attributes that earlier components may set and that layers may embed. HEAD is excluded, because the head of a token
+# can be outside the window.
 _EMBEDDABLE = [IDS[name] for name in _EMBEDDED]
 
 
 @dataclass(frozen=True)
 class Units:
-    """Attributes of the units of one or more texts. *Shape:* (units,) each
+    """Attributes of the tokens or characters of one or more texts. *Shape:* (units,) for each attribute
 
     unit_type (IntArray): `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
     iob (IntArray): The value of `Token.ent_iob`.
-    label (NDArray[np.uint64]): Hash of the entity type, or 0.
-    sentence_start (BoolArray): True if the unit is known to start a sentence.
+    label (NDArray[np.uint64]): Hash of the entity label, or 0.
+    sentence_start (BoolArray): Whether a sentence is known to start here.
     """
 
     unit_type: IntArray
@@ -85,27 +85,31 @@ class Units:
 
     @property
     def space(self) -> BoolArray:
-        """Mask of units that are white space. *Shape:* (units,)"""
+        """Mask of the units that are white space. *Shape:* (units,)"""
         is_white: BoolArray = (self.unit_type == SPACE) | (self.unit_type == LINE_BREAK)
         return is_white
 
     @property
     def preset(self) -> BoolArray:
-        """Mask of units in existing entities and of blocked units. *Shape:* (units,)"""
+        """Mask of the units in existing entities, and of blocked units. *Shape:* (units,)"""
         is_preset: BoolArray = (self.iob == BEGIN) | (self.iob == INSIDE)
         return is_preset
 
     def entities(self) -> list[tuple[int, int, int]]:
-        """Return the start, end and label hash of all entities."""
+        """Return the start, end and label hash of each entity. Start and end are indices of units."""
         first = np.flatnonzero((self.iob == BEGIN) & (self.label != 0))
+        # An entity ends before the next unit that is not inside an entity.
         stops = np.append(np.flatnonzero(self.iob != INSIDE), len(self.iob))
         ends = stops[np.searchsorted(stops, first, side="right")]
         return list(zip(first.tolist(), ends.tolist(), self.label[first].tolist(), strict=True))
 
 
 def user_data_of(doc: Doc) -> dict[Any, Any]:
-    """Return the `user_data` of a Doc without the extension attributes of tokens and spans, whose offsets would be
-    wrong in a window."""
+    """Return the `user_data` of a Doc without the extension attributes of tokens and spans.
+
+    These attributes are stored with character offsets, which are not valid in a window.
+    """
+    # spaCy's keys for extension attributes are ("._.", name, start, end). For an attribute of the Doc, `start` is None.
     data: Any = doc.user_data
     return {
         key: value
@@ -115,19 +119,21 @@ def user_data_of(doc: Doc) -> dict[Any, Any]:
 
 
 def is_space(codes: CodePoints) -> BoolArray:
-    """Return a mask of white space. *Shape:* (characters,)"""
+    """Return a mask of the characters that are white space. *Shape:* (characters,)"""
     distinct, indices = np.unique(codes, return_inverse=True)
     return np.array([chr(code).isspace() for code in distinct.tolist()], dtype=bool)[indices]
 
 
 def is_ornament(codes: CodePoints) -> BoolArray:
-    """Return a mask of emoji, control characters and invisible characters, which are never part of a name. *Shape:*
-    (characters,)"""
+    """Return a mask of emoji, control characters and invisible characters, which are usually not part of a name.
+
+    *Shape:* (characters,)
+    """
     return _is_within(codes, _ORNAMENTS)
 
 
 def unit_types_of(codes: CodePoints) -> IntArray:
-    """Return the unit type of each character. *Shape:* (characters,)"""
+    """Return the type of each character: `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`. *Shape:* (characters,)"""
     kinds = np.where(is_ornament(codes), ORNAMENT, TEXT)
     kinds[is_space(codes)] = SPACE
     kinds[np.isin(codes, _LINE_BREAKS)] = LINE_BREAK
@@ -135,7 +141,7 @@ def unit_types_of(codes: CodePoints) -> IntArray:
 
 
 def is_latin_letter(codes: CodePoints) -> BoolArray:
-    """Return a mask of letters of Latin scripts and their combining accents. *Shape:* (characters,)"""
+    """Return a mask of Latin letters, including combining accents. *Shape:* (characters,)"""
     return _is_within(codes, _LATIN)
 
 
@@ -148,7 +154,7 @@ def is_letter_or_digit(codes: CodePoints) -> BoolArray:
 
 
 def word_continuations(codes: CodePoints) -> BoolArray:
-    """Return a mask of all letters in Latin words except the first letter of each word. *Shape:* (characters,)"""
+    """Return a mask of the letters in Latin words, except for the first letter of each word. *Shape:* (characters,)"""
     is_letter = is_latin_letter(codes)
     is_letter[1:] &= is_letter[:-1]
     is_letter[:1] = False
@@ -156,26 +162,30 @@ def word_continuations(codes: CodePoints) -> BoolArray:
 
 
 def _is_within(codes: CodePoints, ranges: tuple[tuple[int, int], ...]) -> BoolArray:
-    """Return a mask of code points that are in one of the ranges. *Shape:* (characters,)
+    """Return a mask of the code points that are in one of the ranges. *Shape:* (characters,)
 
-    ranges (tuple[tuple[int, int], ...]): First and last code points, sorted.
+    ranges (tuple[tuple[int, int], ...]): First and last code point of each range, sorted.
     """
     bounds = np.array(ranges, dtype=np.uint32) + np.array([0, 1], dtype=np.uint32)
-    # The bounds are start, end + 1, start, end + 1, ... So a code point lies in a range if an odd number of bounds is
-    # less than or equal to it.
+    # `bounds` alternates between the first code point of a range and the first code point after it. So a code point is
+    # in a range if an odd number of bounds is less than or equal to the code point.
     is_within: BoolArray = np.searchsorted(bounds.reshape(-1), codes, side="right") % 2 == 1
     return is_within
 
 
 @cache
 def _hashes_of_characters(predicate: Callable[[CodePoints], BoolArray]) -> frozenset[int]:
-    """Return spaCy's hashes of all characters for which a function returns True."""
+    """Return spaCy's hashes of all characters for which the predicate is True.
+
+    predicate (Callable[[CodePoints], BoolArray]): Function that returns a mask of characters, for example
+        `is_ornament`.
+    """
     codes = np.flatnonzero(predicate(np.arange(0x20000, dtype=np.uint32))).tolist()
     return frozenset(get_string_id(chr(code)) for code in codes)
 
 
 class _View:
-    """Base class of the views."""
+    """Base class of `TokenView` and `CharacterView`."""
 
     def __init__(self, doc: Doc) -> None:
         self.doc = doc
@@ -186,30 +196,31 @@ class _View:
 
 
 class TokenView(_View):
-    """A Doc as the sequence of its tokens."""
+    """View that represents a Doc as a sequence of tokens."""
 
     def __len__(self) -> int:
         return len(self.doc)
 
     @cached_property
     def columns(self) -> TokenColumns:
-        """The units as input of a model: hash of the string, and whether a space follows. *Shape:* (units, 2)"""
+        """The model input for each token: the hash of its string, and 1 if a space follows, otherwise 0. *Shape:*
+        (units, 2)"""
         return columns_of(self.doc)
 
     @cached_property
     def _attributes(self) -> NDArray[np.uint64]:
-        """The attributes in `_EMBEDDABLE` of each token. *Shape:* (units, attributes)"""
-        # Get the attributes of all tokens at once, because Span.to_array() takes ten times as long for each token.
+        """The values of the attributes in `_EMBEDDABLE` for each token. *Shape:* (units, attributes)"""
+        # Convert all tokens at once. Per token, Span.to_array() would take ten times as long.
         attributes: Any = self.doc.to_array(_EMBEDDABLE)
         table: NDArray[np.uint64] = attributes
         return table
 
     @property
     def is_unrestricted(self) -> bool:
-        """Whether all tags are allowed for all units, because there is no white space, ornament, existing entity or
-        known sentence start.
+        """Whether all tags are allowed for all tokens.
 
-        `join_units` skips texts for which this is true, which saves time.
+        This is the case if there are no white space tokens, ornaments, existing entities or known sentence starts.
+        `join_units` does not compute attributes for such texts, which saves time.
         """
         if any(map(self.doc.has_annotation, (IS_SPACE, ENT_IOB, SENT_START))):
             return False
@@ -222,13 +233,14 @@ class TokenView(_View):
 
     @property
     def word_continuations(self) -> BoolArray | None:
-        """Mask of letters that continue a Latin word, if letters are tokens. None if no token is a Latin letter.
+        """Mask of the tokens that continue a Latin word, if each letter is a token. *Shape:* (units,)
 
-        *Shape:* (units,)
+        None if no token is a single Latin letter.
         """
         letters, orths = _hashes_of_characters(is_latin_letter), self._orths
         if letters.isdisjoint(orths):
             return None
+        # A letter continues a word if the previous token is also a letter and is not followed by a space.
         is_letter = np.fromiter(map(letters.__contains__, orths), dtype=bool, count=len(orths))
         continues = is_letter.copy()
         continues[:1] = False
@@ -236,7 +248,7 @@ class TokenView(_View):
         return continues
 
     def units(self) -> Units:
-        """Return the attributes of the units."""
+        """Return the attributes of all units."""
         space, iob, label, sentence_start = self.doc.to_array([IS_SPACE, ENT_IOB, ENT_TYPE, SENT_START]).T
         unit_type, ornaments = np.full(len(self), TEXT, dtype=np.int64), _hashes_of_characters(is_ornament)
         if not ornaments.isdisjoint(self._orths):
@@ -246,17 +258,19 @@ class TokenView(_View):
         return Units(unit_type, iob.astype(np.int64), label, sentence_start == 1)
 
     def slice_doc(self, start: int, end: int) -> Doc:
-        """Return the units from `start` to `end` as a Doc with one token for each unit. Only layers that need Docs call
-        this method."""
+        """Convert a range of units (tokens or characters) to a Doc with one token for each unit.
+
+        This method is slow. Only call it for layers that require Docs.
+        """
         if end - start == len(self.doc):
             return self.doc
-        # Span.as_doc() is slow, because it converts the whole Doc for each window. Hashes of words are faster than
-        # strings.
+        # Span.as_doc() is slow, because it converts the complete Doc for each window. Creating a Doc from hashes is
+        # faster than from strings.
         words: list[Any] = self.columns[start:end, 0].tolist()
         spaces: list[bool] = (self.columns[start:end, 1] == 1).tolist()
         part = Doc(self.doc.vocab, words=words, spaces=spaces)
         attributes: Any = self._attributes[start:end].copy()
-        # As in Span.as_doc(), the part of a cut entity that is in the window becomes an entity of its own.
+        # If the window starts inside an entity, its first token becomes the start of an entity, as in Span.as_doc().
         attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
         part.from_array(_EMBEDDABLE, attributes)
         part.tensor = self.doc.tensor[start:end]
@@ -264,15 +278,14 @@ class TokenView(_View):
         return part
 
     def sentence_ends(self) -> BoolArray:
-        """Return a mask of the units that may end a sentence. *Shape:* (units,)"""
+        """Return a mask of the tokens or characters after which a sentence may end. *Shape:* (units,)"""
         _, ends = search(_SENTENCE_END_ORTHS, self.columns[:, 0])
         stops = (self.columns[:, 0] == _FULL_STOP_ORTH) & (self.columns[:, 1] == 0)
         for i in np.flatnonzero(stops[:-1]).tolist():
             next_code = np.array([ord(self.doc[i + 1].text[0])])
             ends[i] = not is_letter_or_digit(next_code)[0]
         if self.doc.has_annotation(IS_SPACE):
-            # White space with a line break is a single token, for example an empty line or the indentation of the next
-            # line.
+            # An empty line, or a line break with the following indentation, is a single white space token.
             lengths, is_space = self.doc.to_array([LENGTH, IS_SPACE]).T
             for i in np.flatnonzero((lengths > 1) & (is_space == 1)).tolist():
                 ends[i] = _HAS_BREAK(self.doc[i].text) is not None
@@ -281,25 +294,31 @@ class TokenView(_View):
         return ends
 
     def char_span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the character offsets of the units from `start` to `end`."""
+        """Convert a range of units (tokens or characters) to character offsets."""
         return self.doc[start].idx, self.doc[end - 1].idx + len(self.doc[end - 1])
 
     def char_extents(self) -> IntArray:
-        """Return the start and the length of each unit in characters. *Shape:* (units, 2)"""
+        """Return the character offset and the length of each unit (token or character). *Shape:* (units, 2)"""
         return self.doc.to_array([IDX, LENGTH]).astype(np.int64).reshape(-1, 2)
 
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the units for character offsets, or None if the offsets are not at boundaries of units."""
+        """Convert character offsets to a range of units (tokens or characters).
+
+        Return None if the offsets are not at boundaries of units.
+        """
         span = self.doc.char_span(start, end)
         return (span.start, span.end) if span is not None else None
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """Return the tokens for a span of units. The range is empty if `alignment` leaves out the span."""
+        """Convert a range of units (tokens or characters) to a range of tokens.
+
+        The range is empty if `alignment` discards it.
+        """
         return start, end
 
 
 class CharacterView(_View):
-    """A Doc as the sequence of its characters, including white space."""
+    """View that represents a Doc as a sequence of characters, including white space."""
 
     def __init__(self, doc: Doc) -> None:
         super().__init__(doc)
@@ -313,10 +332,10 @@ class CharacterView(_View):
 
     @cached_property
     def columns(self) -> TokenColumns:
-        """The units as input of a model: hash of the string, and 0, because spaces are units themselves. *Shape:*
+        """The model input for each character: its hash, and 0, since a following space is a separate unit. *Shape:*
         (units, 2)"""
         columns = np.zeros((len(self), 2), dtype=np.uint64)
-        # Add the characters to the string store, because embedders look up the strings of hashes.
+        # Add the characters to the string store, because embedders convert hashes to strings.
         columns[:, 0] = np.fromiter(map(self.doc.vocab.strings.add, self.text), dtype=np.uint64, count=len(self))
         return columns
 
@@ -329,22 +348,22 @@ class CharacterView(_View):
 
     @property
     def word_continuations(self) -> BoolArray | None:
-        """Mask of letters that continue a Latin word. *Shape:* (units,)"""
+        """Mask of the characters that continue a Latin word. *Shape:* (units,)"""
         return word_continuations(self._codes)
 
     def to_characters(self, tokens: Units) -> Units:
-        """Convert attributes of tokens to attributes of characters."""
+        """Convert the attributes of tokens to attributes of their characters."""
         position = np.arange(len(self))
         token = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)
         first[self._starts] = True
         gap = position >= self._ends[token]
         label = tokens.label[token]
-        # The first character has the tag of its token, and all others are inside the entity. All characters of a
-        # blocked token (B without a type) are blocked.
+        # In an entity, the first character has the IOB value of its token, and the others are inside the entity. In a
+        # blocked token (B without a label), all characters have the same value.
         iob = np.where(~first & (label != 0), INSIDE, tokens.iob[token])
-        # A space between two tokens is inside an entity if the next token continues the entity. Otherwise the space is
-        # outside, or its annotation is missing if the annotation of the token before is missing.
+        # A space between two tokens is inside an entity if the next token continues the entity. Otherwise, the space is
+        # outside. If the annotation of the previous token is missing, the annotation of the space is missing as well.
         continues = np.append(tokens.iob[1:], OUTSIDE)[token] == INSIDE
         outside = np.where(tokens.iob[token] == MISSING, MISSING, OUTSIDE)
         return Units(
@@ -377,10 +396,10 @@ class CharacterView(_View):
         return start, end
 
     def token_span(self, start: int, end: int, alignment: Alignment) -> tuple[int, int]:
-        """Return the tokens for a span of characters. The range is empty if `alignment` leaves out the span.
+        """Convert a range of characters to a range of tokens. The range is empty if `alignment` discards it.
 
-        `expand` returns all tokens that overlap with the span, `contract` all tokens inside the span, without white
-        space at the ends, and `strict` the tokens that align with the span exactly.
+        `expand` returns the tokens that overlap the span. `contract` returns the tokens inside the span, without white
+        space at its ends. `strict` returns the tokens if the span aligns with token boundaries.
         """
         if alignment == "contract":
             first = int(np.searchsorted(self._starts, start, side="left"))
@@ -397,8 +416,11 @@ DocView = TokenView | CharacterView
 
 
 def join_units(views: Sequence[DocView]) -> Units | None:
-    """Concatenate the units of all texts. Return None if all texts are unrestricted, see
-    `TokenView.is_unrestricted`."""
+    """Concatenate the attributes of the tokens or characters of all texts. Return None if all tags are allowed
+    everywhere.
+
+    To save time, attributes are not computed for texts that do not restrict the tags, see `TokenView.is_unrestricted`.
+    """
     is_skipped = [view.is_unrestricted for view in views]
     if all(is_skipped):
         return None
@@ -414,13 +436,13 @@ def _unrestricted_units(length: int) -> Units:
 
 
 def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
-    """Return for each unit which of its neighbours are letters of the same Latin word: 1 for the unit before, 2 for the
-    unit after, and 3 for both. Return None if no Latin word has several units.
+    """Return for each token or character which of its neighbours are letters of the same Latin word.
 
-    The units of all texts are concatenated. *Shape:* (units,)
+    The value is 1 for the previous neighbour, 2 for the next neighbour, and 3 for both. All texts are concatenated.
+    Return None if each Latin word is a single token. *Shape:* (units,)
     """
-    # Word lists have a stricter rule (`find_list_words`), which includes digits and other scripts. A model can learn
-    # from context that a name ends before a digit.
+    # For words in lists, `find_list_words` uses a stricter rule, which includes digits and other scripts. Here, the
+    # rule is limited to letters, because a model can learn from context that a name ends before a digit.
     parts = [view.word_continuations for view in views]
     if all(part is None for part in parts):
         return None
@@ -433,9 +455,9 @@ def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
 
 
 def view_of(doc: Doc, view: View) -> DocView:
-    """Return the view of a Doc.
+    """Create a view that represents a Doc as a sequence of tokens or characters.
 
-    If every token is a single character, the result is a `TokenView` even for characters, since it is faster.
+    If every token is a single character, a `TokenView` is returned in both cases, because it is faster.
     """
     if view == "tokens" or len(doc) == 0:
         return TokenView(doc)

@@ -1,15 +1,15 @@
-"""Windows of Docs of any length, in batches of limited size.
+"""Splitting of Docs into windows, and batches of windows with a limited size.
 
-This is how a document is split into windows of at most 8 units with an overlap of 2. The predictions for the part in
-brackets are kept:
+In this example, a document is split into windows of at most 8 units (tokens or characters) with an overlap of 2. The
+predictions for the units in brackets are kept:
 
      a b c d e . f g h i j k l m n o p    the document; a sentence ends after e
     [a b c d e .]                         window 1: whole sentences, as in training
                 [f g h i j k]l m          window 2: the sentence is longer, so 2 units of context follow
                          j k[l m n o p]   window 3: 2 units of context come before the part that is kept
 
-A window is a slice of the arrays that embedders take as input (`TokenBatch`), not a Doc. Only layers of other libraries
-and encoders of texts get a Doc for each window.
+A window is a slice of the embedders' input arrays (`TokenBatch`), not a Doc. A Doc is only created for layers that
+require Docs, for example spaCy's layers and pretrained encoders.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ from .units import CharacterView, DocView
 
 @dataclass(frozen=True)
 class Window:
-    """A window over a document: the model's input are the units from `start` to `end`, and its predictions are kept
-    from `keep_start` to `keep_end`.
+    """A window over a document, as indices of units (tokens or characters).
 
-    The kept parts of a document's windows cover it without gaps or overlaps. The units around a kept part are its
-    context.
+    The model processes the units from `start` to `end`. The predictions from `keep_start` to `keep_end` are kept, and
+    other units are context. The kept ranges of all windows cover the document without gaps or overlaps.
     """
 
     start: int
@@ -53,20 +52,20 @@ class Window:
 
     @property
     def kept_slice(self) -> slice:
-        """The part of the window whose predictions are kept, relative to the start of the window."""
+        """The part of the window whose predictions are kept, as a slice that is relative to the start of the window."""
         return slice(self.keep_start - self.start, self.keep_end - self.start)
 
 
 def cut_windows(
     length: int, ends: NDArray[np.bool_], *, size: int, overlap: int, sentences: int | None = None
 ) -> list[Window]:
-    """Split a document of more than `size` units into windows of at most `size` units.
+    """Split a document into windows of at most `size` units (tokens or characters).
 
-    A window has as many whole sentences as fit. A sentence that is longer than a window is split, and the windows on
-    both sides of the split have `overlap` units of context there.
+    A window contains as many complete sentences as possible. A sentence that is longer than a window is split. The
+    windows before and after the split are then extended by `overlap` units of context.
 
-    ends (NDArray[np.bool_]): Mask of units that are sentence ends. *Shape:* (units,)
-    sentences (Optional[int]): Maximum number of sentences in a window.
+    ends (NDArray[np.bool_]): Mask of the units that end a sentence. *Shape:* (units,)
+    sentences (Optional[int]): Maximum number of sentences in a window. If None, the number is not limited.
     """
     if length <= size:
         return [Window(0, length, 0, length)] if length else []
@@ -75,13 +74,14 @@ def cut_windows(
     start = before = 0
     while start < length:
         limit = start + size - before
-        # The last sentence end within the limit, or the end of the document.
+        # Find the last sentence end within the limit. The end of the document is also a sentence end.
         last = int(np.searchsorted(behind_ends, limit, side="right")) - 1
         if sentences is not None:
             last = min(last, int(np.searchsorted(behind_ends, start, side="right")) - 1 + sentences)
         end = int(behind_ends[last])
         is_cut = end <= start
         if is_cut:
+            # Reserve space for the context after the split.
             end = limit - overlap
         windows.append(Window(start - before, end + overlap * is_cut, start, end))
         start, before = end, overlap * is_cut
@@ -92,7 +92,10 @@ ItemT = TypeVar("ItemT")
 
 
 def batch_by_size(items: Iterable[ItemT], limit: int, size: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
-    """Yield batches whose items together have at most `limit` units. A larger item is a batch of its own."""
+    """Group items into batches with a total size of at most `limit`. A larger item becomes a separate batch.
+
+    size (Callable[[Any], int]): Function that returns the size of an item.
+    """
     batch: list[ItemT] = []
     total = 0
     for item in items:
@@ -111,7 +114,7 @@ class DocWindow:
     """A window over one of several Docs.
 
     index (int): Index of the Doc.
-    view (DocView): The Doc.
+    view (DocView): The Doc, as a sequence of tokens or characters.
     window (Window): The window.
     """
 
@@ -125,8 +128,7 @@ class DocWindow:
 
 @dataclass(frozen=True)
 class SplitDoc:
-    """A Doc and its windows. Its length is the sum of the lengths of its windows, so units that two windows share count
-    twice."""
+    """A Doc and its windows. The length is the total length of the windows, so units in two windows count twice."""
 
     view: DocView
     windows: list[Window]
@@ -137,16 +139,16 @@ class SplitDoc:
 
 @dataclass(frozen=True)
 class WindowBatcher:
-    """Splits Docs into windows, and groups windows into batches.
+    """Splits Docs into windows, and groups the windows into batches.
 
-    If the model has a listener, Docs are not split and batches are not changed, because a listener has the vectors of
-    the shared component for whole Docs and whole batches only. The shared component limits their length.
+    If the model has a listener, each Doc is a single window, and all Docs are a single batch. The reason is that the
+    shared component (such as `tok2vec`) has computed the vectors for this batch of complete Docs.
 
     settings (NERSettings): The settings of the component.
-    size (int): Maximum number of units in a window.
-    sentences (int | None): Maximum number of sentences in a window, for texts of more than `size` units.
+    size (int): Maximum number of tokens or characters in a window.
+    sentences (int | None): Maximum number of sentences in a window of a long text.
     listens (bool): Whether the model has a listener.
-    shims (list[TorchShim]): The model's shims. They are stored here, because walking a model takes long.
+    shims (list[TorchShim]): The model's shims. They are stored, because walking the model takes long.
     """
 
     settings: NERSettings
@@ -157,9 +159,9 @@ class WindowBatcher:
 
     @classmethod
     def of(cls, model: Model[Any, Any], settings: NERSettings, *, training: bool = False) -> WindowBatcher:
-        """Return the batcher for a model.
+        """Create a batcher for a model.
 
-        training (bool): Do not split training texts that fit into the longest possible window.
+        training (bool): Whether to use the window size for training. The window size for prediction may be smaller.
         """
         nodes = list(model.walk())
         shims = [shim for node in nodes for shim in node.shims if isinstance(shim, TorchShim)]
@@ -168,7 +170,7 @@ class WindowBatcher:
         return cls(settings, size, sentences, any(hasattr(node, "upstream_name") for node in nodes), shims)
 
     def split(self, views: Sequence[DocView]) -> list[SplitDoc]:
-        """Split Docs into windows."""
+        """Split each Doc into windows."""
         if self.listens and any(isinstance(view, CharacterView) for view in views):
             raise ValueError(
                 "The setting view = 'characters' of tener_ner cannot be combined with a listener: the shared "
@@ -181,30 +183,31 @@ class WindowBatcher:
         if self.listens:
             return [whole(view)]
         length = len(view)
-        # Most texts fit into a window. Finding sentence ends would take longer than all other steps.
+        # For short texts, which are frequent, finding sentence ends would take longer than all other steps.
         if length <= self.size:
             return [whole(view)] if length else []
         ends, context = view.sentence_ends(), self.settings.context
         return cut_windows(length, ends, size=self.size, overlap=context, sentences=self.sentences)
 
     def batches(self, docs: Sequence[SplitDoc]) -> Iterator[list[DocWindow]]:
-        """Yield the windows of all Docs, in order, in batches of at most `max_units` units."""
+        """Yield batches with the windows of all Docs in order. Each batch has at most `max_units` tokens or
+        characters."""
         windows = [DocWindow(index, doc.view, window) for index, doc in enumerate(docs) for window in doc.windows]
         return iter([windows]) if self.listens else batch_by_size(windows, self.settings.max_units)
 
     def groups(self, views: Sequence[DocView]) -> Iterator[list[SplitDoc]]:
-        """Split Docs into windows, and yield groups of Docs whose emissions fit into memory together.
+        """Yield groups of Docs, split into windows, whose emissions fit into memory.
 
-        The windows of a group are one batch, unless it has a single Doc that is longer than `max_units`.
+        The windows of a group are a single batch. The only exception is a group with a single Doc that is longer than
+        `max_units`.
         """
         docs = self.split(views)
         return iter([docs]) if self.listens else batch_by_size(docs, self.settings.max_units)
 
     def emissions(self, model: TaggerModel, docs: Sequence[SplitDoc]) -> Rows:
-        """Return the emissions of all units in all Docs. Each unit's emissions come from the window that keeps its
-        predictions.
+        """Run the model, and return the emissions for all tokens or characters of the Docs.
 
-        *Shape:* (units, tags)
+        If windows overlap, only the emissions in their kept ranges are returned. *Shape:* (units, tags)
         """
         parts: list[Rows] = []
         for batch in self.batches(docs):
@@ -218,7 +221,11 @@ class WindowBatcher:
 
 
 def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
-    """Raise if the shared component has not processed all Docs: listeners would silently return zeros for them."""
+    """Raise an error if a listener of the model has no vectors for a Doc.
+
+    This happens if the shared component (such as `tok2vec`) has not processed the Doc. Listeners would silently return
+    zeros.
+    """
     listeners = [node for node in model.walk() if hasattr(node, "upstream_name")]
     if any(len(doc) and not _has_vectors(node, doc) for node in listeners for doc in docs):
         raise ValueError(
@@ -234,12 +241,12 @@ def _has_vectors(listener: Any, doc: Doc) -> bool:
 
 
 def whole(view: DocView) -> Window:
-    """Return the window of a whole Doc."""
+    """Return a window that covers the complete Doc."""
     return Window(0, len(view), 0, len(view))
 
 
 def tokens_of_windows(windows: Sequence[DocWindow]) -> TokenBatch:
-    """Return the units of windows as input of a model."""
+    """Return the tokens or characters in windows as model input."""
     parts = [(part.view, part.window.start, part.window.end) for part in windows]
     return TokenBatch(
         columns=concatenate_columns([view.columns[start:end] for view, start, end in parts]),
@@ -250,5 +257,5 @@ def tokens_of_windows(windows: Sequence[DocWindow]) -> TokenBatch:
 
 
 def tokens_of_views(views: Sequence[DocView]) -> TokenBatch:
-    """Return the units of whole Docs as input of a model."""
+    """Return the tokens or characters of complete Docs as model input."""
     return tokens_of_windows([DocWindow(index, view, whole(view)) for index, view in enumerate(views)])

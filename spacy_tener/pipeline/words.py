@@ -1,7 +1,6 @@
-"""Editing of word lists: the base class of `entity_lists`, and the lists of a trained component's lexicon,
-`nlp.get_pipe("tener_ner").lexicon`.
+"""Editors for word lists, for the component `entity_lists` and for the lexicon of a trained `tener_ner`.
 
-The words themselves are stored and matched in `features/word_lists.py`.
+The lists are stored and matched in `features/word_lists.py`.
 """
 
 from __future__ import annotations
@@ -20,27 +19,29 @@ from ..features.lexicon import is_valid_word
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
 
-# Maximum number of words in a list, of named lists, and of characters in a word. Exceeding the first two is an error,
-# and longer words are left out with a warning.
+# Maximum number of words in a list, of named lists, and of characters in a word. Longer words are discarded with a
+# warning. If there are too many words or lists, an error is raised.
 MAX_WORDS, MAX_LISTS, MAX_WORD_LENGTH = 1_000_000, 10_000, 40
 _Item = TypeVar("_Item")
 
 
 class WordListOwner(Protocol):
-    """An object that contains word lists: an embedder's vocabulary, or a component."""
+    """An object that has word lists: the vocabulary of an embedder, or a component."""
 
     @property
     def lists(self) -> WordLists: ...
 
 
 class WordListEditor(ABC):
-    """Base class for editing word lists by name."""
+    """Base class for objects that edit word lists by name."""
 
     @property
     @abstractmethod
     def list_owners(self) -> Sequence[WordListOwner]:
-        """The objects that contain the lists: one component, or several embedders of a model, which all get the same
-        lists."""
+        """The objects whose lists are edited. All of them get the same lists.
+
+        This can be a single component, or several embedders of a model.
+        """
 
     @property
     def names(self) -> list[str]:
@@ -51,29 +52,31 @@ class WordListEditor(ABC):
         """Remove words from a list.
 
         words (Iterable[str]): The words.
-        name (str): The list. By default, the list that applies to all Docs.
+        name (str): Name of the list. By default, the list that applies to all Docs is changed.
         """
         check_list_name(name)
         self._change(name, {}, removed=[strip_word(word) for word, _ in limit_words(pair_with_tags(words), name)])
 
     def clear(self, name: str = "") -> None:
-        """Remove a list. Words that were hidden or blocked by the list are found again.
+        """Remove a list. If the list hides or blocks words, the words can be found again.
 
-        name (str): The list. By default, the list that applies to all Docs.
+        name (str): Name of the list. By default, the list that applies to all Docs is removed.
         """
         with LOCK:
             for owner in self.list_owners:
                 owner.lists.put(name, None)
 
     def _entries(self, name: str) -> Mapping[str, WordListEntry]:
-        """Return the entries of a list. Raise an error if no list has this name."""
+        """Return the words of a list and their entries. Raise an error if there is no list with this name."""
         if name:
             check_choice("list of words", name, self.names)
         return next((owner.lists.lists.get(name, WordList()).entries for owner in self.list_owners), {})
 
     def _must_hide(self, owner: WordListOwner, word: str) -> bool:
-        """Return whether a removed word must be hidden, because its owner also has the word in a lexicon that cannot be
-        changed."""
+        """Return whether a removed word needs an entry that hides it.
+
+        This is necessary if the word is also in the lexicon of the model, which cannot be changed.
+        """
         return False
 
     def _change(
@@ -85,15 +88,16 @@ class WordListEditor(ABC):
         keep_entry: Callable[[WordListEntry], bool] = lambda entry: True,
         saved: bool | None = None,
     ) -> None:
-        """Change the list with this name in all owners. If anything is not valid, no list is changed.
+        """Change a list in all `list_owners`. If an error is raised, no list is changed.
 
-        entries (Mapping[str, WordListEntry]): Entries to add.
-        removed (Sequence[str]): Words to remove or hide.
-        keep_entry (Callable[[WordListEntry], bool]): Returns whether an existing entry is kept.
-        saved (bool | None): Whether the list is saved with the pipeline. None does not change it.
+        name (str): Name of the list. The empty string is the list that applies to all Docs.
+        entries (Mapping[str, WordListEntry]): Words to add, with their entries.
+        removed (Sequence[str]): Words to remove, or to hide if they are in the lexicon of the model.
+        keep_entry (Callable[[WordListEntry], bool]): Function that returns whether to keep an existing entry.
+        saved (bool | None): Whether to save the list with the pipeline. If None, the present value is kept.
         """
         valid = valid_words(entries, name)
-        # Words are compared in simplified characters and half width, so that all spellings of a word are changed.
+        # Compare words in simplified characters and half width, so that all variants of a word are changed.
         changed_keys = set(map(simplify, [*removed, *valid]))
         with LOCK:
             if name and name not in self.names and len(self.names) >= MAX_LISTS:
@@ -109,7 +113,7 @@ class WordListEditor(ABC):
                 words |= {word: WordListEntry(hidden=True) for word in removed if self._must_hide(owner, word)}
                 changed.append(WordList(words | valid, old.saved if saved is None else saved))
                 limit_words(changed[-1].entries, name)
-            # Raise an error if words are to be removed from a list that does not exist.
+            # Raise an error if words are removed from a list that does not exist.
             if removed and not any(word_list.entries for word_list in changed):
                 self._entries(name)
             for owner, word_list in zip(self.list_owners, changed, strict=True):
@@ -117,8 +121,9 @@ class WordListEditor(ABC):
 
 
 def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, WordListEntry]:
-    """Return the entries whose words are valid. Warn about other words.
+    """Return the valid words with their entries. Warn about invalid words.
 
+    entries (Mapping[str, WordListEntry]): Words and their entries.
     name (str): Name or description of the list, for the warning.
     """
     valid = {word: entry for word, entry in entries.items() if is_valid_word(word) and len(word) <= MAX_WORD_LENGTH}
@@ -134,7 +139,7 @@ def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, Wo
 
 
 def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
-    """Return words as a list. Raise an error if there are too many, without consuming the rest of the iterator.
+    """Convert words to a list. Raise an error if there are more than `MAX_WORDS`.
 
     name (str): Name of the list, for the error message.
     """
@@ -148,7 +153,7 @@ def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
 
 
 def check_list_name(name: object) -> None:
-    """Raise an error unless the name of a list can be saved."""
+    """Raise an error if the name of a list is not a string that can be encoded in UTF-8."""
     if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ValueError(
             f"The name of a list of words must be a string that can be encoded in UTF-8, but got {name!r}."
@@ -158,7 +163,8 @@ def check_list_name(name: object) -> None:
 def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
     """Return words with their tags.
 
-    tag (str): The tag of words that have no tag of their own.
+    words (Iterable[str] | Mapping[str, str]): The words, or a dictionary of words and their tags.
+    tag (str): The tag of the words if `words` is not a dictionary.
     """
     if isinstance(words, str):
         raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
@@ -166,16 +172,16 @@ def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> I
 
 
 def strip_word(word: object, tag: object = "") -> str:
-    """Return a word without white space at its ends. Raise an error unless the word and its tag are strings."""
+    """Strip white space from both ends of a word. Raise an error if the word or its tag is not a string."""
     if not (isinstance(word, str) and isinstance(tag, str)):
         raise ValueError(f"Words and their tags must be strings, but got {word!r} with the tag {tag!r}.")
     return word.strip()
 
 
 class TaggedWordListOwner(WordListOwner, Protocol):
-    """An embedder or tagger that uses the tags of listed words.
+    """An embedder or tagger that has word lists and uses the tags of the words.
 
-    tag_names (list[str]): The known tags, for error messages.
+    tag_names (list[str]): The supported tags, for error messages.
     """
 
     @property
@@ -185,16 +191,18 @@ class TaggedWordListOwner(WordListOwner, Protocol):
 
 
 class LexiconEditor(WordListEditor):
-    """Lists of words that a trained component uses as features, in addition to its lexicon.
+    """Editor for the word lists of a trained component. The words are used as features in addition to the model's
+    lexicon.
 
-    The list without a name applies to all Docs. A named list applies to the Docs that opt in to it with
-    `doc._.tener_words = "name"` or a list of names.
+    The default list, whose name is empty, applies to all Docs. To use other lists for a Doc, set `doc._.tener_words` to
+    a name or to a list of names.
     """
 
     def __init__(self, vocabularies: Iterable[Any], component: str) -> None:
         """Create the editor.
 
-        vocabularies (Iterable[Any]): The vocabularies of the model's embedders. Some of them have word lists.
+        vocabularies (Iterable[Any]): The vocabularies of the model's embedders. Vocabularies without word lists are
+            ignored.
         component (str): Name of the component, for error messages.
         """
         self._tagged_owners: list[TaggedWordListOwner] = [
@@ -209,7 +217,7 @@ class LexiconEditor(WordListEditor):
     def words(self, name: str = "") -> dict[str, str]:
         """Return the words of a list, with their tags.
 
-        name (str): The list. By default, the list that applies to all Docs.
+        name (str): Name of the list. By default, the list that applies to all Docs is used.
         """
         return {word: entry.tag for word, entry in self._entries(name).items() if not entry.hidden}
 
@@ -219,11 +227,11 @@ class LexiconEditor(WordListEditor):
         """Add words to a list. The change takes effect immediately.
 
         words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their tags.
-        tag (str): The tag of all words if `words` is not a dictionary. It must be a tag that the model was trained
-            with. In jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
-        name (str): The list. By default, the list that applies to all Docs.
-        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
-            value for an existing list is not changed.
+        tag (str): The tag of the words if `words` is not a dictionary. The model must be trained with this tag. In
+            jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
+        name (str): Name of the list. By default, the list that applies to all Docs is changed.
+        saved (Optional[bool]): Whether to save the list with the pipeline. By default, new lists are saved, and
+            existing lists keep their present value.
         """
         self._check(name)
         entries = {
@@ -234,10 +242,10 @@ class LexiconEditor(WordListEditor):
         self._change(name, entries, saved=saved)
 
     def remove(self, words: Iterable[str], *, name: str = "") -> None:
-        """Remove words from a list, and hide them if they are in the model's lexicon.
+        """Remove words from a list. If they are also in the model's lexicon, the model no longer uses them.
 
         words (Iterable[str]): The words.
-        name (str): The list. By default, the list that applies to all Docs.
+        name (str): Name of the list. By default, the list that applies to all Docs is changed.
         """
         self._check(name)
         super().remove(words, name=name)
@@ -245,15 +253,15 @@ class LexiconEditor(WordListEditor):
     def read(
         self, path: str | Path, tag: str = "", *, name: str = "", min_frequency: int = 0, saved: bool | None = None
     ) -> None:
-        """Replace a list by the words in a file. If the file is not valid, the list is not changed.
+        """Replace a list with the words in a file. If the file is not valid, the list is not changed.
 
-        path (Union[str, Path]): A file in UTF-8 with `word`, `word<TAB>frequency`, `word<TAB>tag` or jieba's `word
-            frequency tag` on each line.
+        path (Union[str, Path]): A file in UTF-8. Each line contains `word`, `word<TAB>frequency`, `word<TAB>tag`, or
+            `word frequency tag` as in jieba.
         tag (str): The tag of words without a tag in the file.
-        name (str): The list. By default, the list that applies to all Docs.
-        min_frequency (int): Minimum frequency. Words with a lower frequency are left out.
-        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
-            value for an existing list is not changed.
+        name (str): Name of the list. By default, the list that applies to all Docs is replaced.
+        min_frequency (int): Minimum frequency. Words with a lower frequency are discarded.
+        saved (Optional[bool]): Whether to save the list with the pipeline. By default, new lists are saved, and
+            existing lists keep their present value.
         """
         self._check(name)
         known_tags, entries = set[str](), dict[str, WordListEntry]()
@@ -269,7 +277,7 @@ class LexiconEditor(WordListEditor):
         return isinstance(owner, LexiconVocabulary) and word in owner.lexicon
 
     def _check(self, name: str) -> None:
-        """Raise an error if the name is not valid, or if the model does not use words as features."""
+        """Raise an error if the name of a list is not valid, or if the model does not use words as features."""
         check_list_name(name)
         if not self._tagged_owners:
             raise RemedyError(
@@ -279,7 +287,7 @@ class LexiconEditor(WordListEditor):
             )
 
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
-        """Raise an error if the model was not trained with a tag."""
+        """Raise an error if the model was not trained with the tag."""
         if not tag or any(owner.has_tag(tag) for owner in self._tagged_owners):
             return
         names = dict.fromkeys(name for owner in self._tagged_owners for name in owner.tag_names)

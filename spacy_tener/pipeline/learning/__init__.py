@@ -1,1 +1,1 @@
-"""Training of `tener_ner`: targets from gold annotation, losses, and knowledge distillation."""
+"""Training of `tener_ner`: conversion of gold annotation, losses, and knowledge distillation."""

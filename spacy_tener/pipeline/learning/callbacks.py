@@ -1,5 +1,7 @@
-"""Registered functions for the config of a training run: a callback that adds labels to a trained component, a reader
-that combines corpora, and a logger that writes JSON lines."""
+"""Registered functions for training configs: a callback, a corpus reader and a logger.
+
+`extension` adds labels to a trained component, `mixed_corpus` combines corpora, and `json_lines_logger` writes JSONL.
+"""
 
 from __future__ import annotations
 
@@ -31,24 +33,23 @@ def extension(
     rename: Mapping[str, str] | None = None,
     cache_mb: NonNegativeInt = 1000,
 ) -> Callable[[Language], Language]:
-    """Add labels to a sourced `tener_ner`, so that the trained component learns them without forgetting its other
-    labels.
+    """Create a callback that adds labels to a trained `tener_ner` for further training.
 
-    The component before the extension is the teacher in training. It supplies soft targets for the labels that a text
-    is not annotated for. The labels that a text is annotated for are in `doc.user_data["spacy_tener.labels"]`.
+    To prevent forgetting, the pipeline in `path` is used as the teacher. It supplies soft targets for labels that a
+    text is not annotated for. Set `doc.user_data["spacy_tener.labels"]` to the list of annotated labels.
 
     Registered as `spacy_tener.Extension.v1`, for `[initialize.after_init]`. The command `spacy tener extend` writes the
     config.
 
     labels (Sequence[str]): The labels to add.
-    path (Optional[Union[str, Path]]): The trained pipeline.
+    path (Optional[Union[str, Path]]): The trained pipeline, from which the component is sourced.
     component (str): Name of the `tener_ner` in both pipelines.
-    rename (Optional[Mapping[str, str]]): New names of existing labels, by their present names.
+    rename (Optional[Mapping[str, str]]): New names of existing labels, as a dictionary from old to new names.
     cache_mb (int): Maximum memory for the teacher's cached soft targets, in MB.
     """
 
     def extend(nlp: Language) -> Language:
-        # Not `nlp.pipe_names`, because sourced components are disabled during initialization.
+        # `nlp.pipe_names` does not contain sourced components, which are disabled during initialization.
         if component not in nlp.component_names:
             raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
         pipe: Any = nlp.get_pipe(component)
@@ -65,8 +66,8 @@ def extension(
 ReadExamples = Callable[[Language], Iterator[Example]]
 
 _MIXED = "spacy_tener.MixedCorpus.v1"
-# Keys in `user_data` for the weight that a Doc had before its corpus multiplied it. Each corpus has its own key,
-# because it may contain other mixed corpora.
+# Keys in `user_data` for the original weight of a Doc. Each mixed corpus has its own key, because a mixed corpus can
+# contain other mixed corpora.
 _WEIGHT_KEYS = (f"tener_own_weight_{number}" for number in itertools.count())
 
 
@@ -75,18 +76,20 @@ def mixed_corpus(
     weights: dict[str, float] | None = None,
     repeat: dict[str, int] | None = None,
 ) -> ReadExamples:
-    """Combine the examples of several readers, one reader after the other. spaCy shuffles them in each epoch.
+    """Create a corpus reader that combines other readers. It yields the examples of one reader after the other.
 
-    For example, combine little gold data with much silver-standard data, with a lower weight in the loss.
+    For example, combine a small gold-standard corpus with a large silver-standard corpus that has a lower weight. spaCy
+    shuffles the examples in each epoch.
 
     Registered as `spacy_tener.MixedCorpus.v1`.
 
     readers (Dict[str, Callable[[Language], Iterator[Example]]]): The readers, by names of your choice.
-    weights (Optional[Dict[str, float]]): The weight of a reader's examples in the loss of `tener_ner`, by the name of
-        the reader. The default is 1. If a Doc has a weight, both are multiplied. Other components ignore weights.
-    repeat (Optional[Dict[str, int]]): How often a reader is repeated, by its name. The default is 1.
+    weights (Optional[Dict[str, float]]): Weight of each reader's examples in the loss of `tener_ner`, by reader name.
+        The default is 1. If a Doc already has a weight, it is multiplied by the weight of the reader. Other components
+        ignore weights.
+    repeat (Optional[Dict[str, int]]): Number of times that each reader is used, by reader name. The default is 1.
     """
-    # The annotation of `readers` is `Any`, because spaCy validates the section before it creates the readers.
+    # The type of `readers` is `Any`, because spaCy validates the config before it creates the readers.
     readers, weights, repeat = dict(readers), dict(weights or {}), dict(repeat or {})
     _check_mixed(readers, weights, repeat)
     weight_key = next(_WEIGHT_KEYS)
@@ -98,8 +101,8 @@ def mixed_corpus(
                 example = None
                 for example in reader(nlp):
                     data = example.reference.user_data
-                    # Compute the weight from the original one, since a reader may return the same example again, or two
-                    # readers may share it.
+                    # Always multiply the original weight: the same example may be returned several times, by this
+                    # reader or by another one.
                     data[WEIGHT] = weight * data.setdefault(weight_key, data.get(WEIGHT, 1.0))
                     yield example
                 if example is None:
@@ -110,7 +113,7 @@ def mixed_corpus(
 
 
 def _check_mixed(readers: Mapping[str, ReadExamples], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
-    """Raise an error if weights or repetitions do not fit the readers."""
+    """Raise an error if `weights` or `repeat` contains the name of an unknown reader or an invalid number."""
     unknown = sorted({*weights, *repeat} - set(readers))
     if unknown:
         raise InputError(_MIXED, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
@@ -126,20 +129,21 @@ Log = Callable[[dict[str, Any] | None], None]
 
 
 def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]], tuple[Log, Callable[[], None]]]:
-    """Create a logger that prints spaCy's table, and appends a line to a JSONL file after each evaluation.
+    """Create a logger that prints spaCy's table and writes the scores to a JSONL file after each evaluation.
 
-    spaCy's own logger buffers about thirty lines before it writes them. This logger writes each line at once, so that
-    another process can follow the training run. It also stops training if the parent process has ended, so that a new
-    process can use the output directory.
+    The logger writes each line immediately, so that another process can follow the training run. In contrast, spaCy's
+    logger buffers about thirty lines. Training stops if the parent process has ended, so that a new process can use the
+    output directory.
 
     Registered as `spacy_tener.JsonLinesLogger.v1`, for `[training.logger]`.
 
-    output_file (str): The file. The lines contain steps, losses and scores, as in `spacy.ConsoleLogger.v3`.
+    output_file (str): The JSONL file. Each line contains the step, the losses and the scores, as in
+        `spacy.ConsoleLogger.v3`.
     """
 
     def set_up(nlp: Language, stdout: IO[str], stderr: IO[str]) -> tuple[Log, Callable[[], None]]:
         print_row, finish = console_logger_v3()(nlp, stdout, stderr)
-        # Create the directory before training, so that a wrong path is reported at once.
+        # Create the directory before training, so that an invalid path is reported immediately.
         Path(output_file).parent.mkdir(parents=True, exist_ok=True)
         parent = os.getppid()
         weights = nlp.config["training"]["score_weights"]

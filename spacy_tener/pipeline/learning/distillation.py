@@ -1,7 +1,7 @@
-"""Knowledge distillation: a trained pipeline is the teacher of the component in training.
+"""Knowledge distillation for `tener_ner`: a trained pipeline is the teacher of the component in training.
 
-The student learns the teacher's distribution over tag sequences, in addition to gold annotation, or instead of it for
-texts without annotation. `learn_torch.py` computes the losses from the teacher's `SoftTarget` arrays.
+The student learns the teacher's probability distribution over tag sequences. Texts can also have gold annotation, which
+is then used as well. `learn_torch.py` computes the losses from the teacher's emissions (`SoftTarget`).
 """
 
 from __future__ import annotations
@@ -30,21 +30,20 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 
-# The teacher's emissions for the units of a text, divided by the temperature. *Shape:* (units, tags of the teacher)
+# The teacher's emissions for a single text, divided by the temperature. *Shape:* (units, teacher's tags)
 SoftTarget = NDArray[np.float32]
 
 
 class Teacher:
-    """A trained pipeline as the teacher of a `tener_ner`. `load_teacher` describes the options.
+    """The teacher for knowledge distillation: a `tener_ner` in a trained pipeline. See `load_teacher`.
 
-    component (str): Name of the `tener_ner` in the pipeline.
-    weight (float): Weight of the distillation loss. The loss of the annotation has the weight `1 - weight`.
-    temperature (float): Divisor of all scores of the teacher's CRF. If the teacher is calibrated, its temperature is
-        multiplied.
-    limit (int): Maximum memory for cached soft targets in bytes.
-    only_missing_labels (bool): Use the teacher only for labels that a text is not annotated for.
+    This class must not be a dataclass: spaCy's validation of `initialize` would convert the object to a dictionary.
 
-    This is not a dataclass, because spaCy's validation of `initialize` would convert it to a dictionary.
+    component (str): Name of the `tener_ner` in the teacher's pipeline.
+    weight (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - weight`.
+    temperature (float): Divisor of all scores of the teacher's CRF, in addition to its calibrated temperature.
+    limit (int): Maximum memory for cached soft targets, in bytes.
+    only_missing_labels (bool): Whether to use the teacher only for labels that a text is not annotated for.
     """
 
     def __init__(
@@ -70,10 +69,11 @@ class Teacher:
 
     @cached_property
     def crf(self) -> CRF:
-        """A copy of the teacher's CRF with all scores divided by the temperature."""
+        """A copy of the teacher's CRF, with all weights divided by the temperature."""
         import torch
 
         layer = crf(self.model)
+        # Resizing to the same number of labels copies the CRF.
         scaled = layer.resize(layer.layout.n_labels)
         with torch.no_grad():
             for weight in scaled.parameters():
@@ -81,14 +81,17 @@ class Teacher:
         return scaled
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
-        """Return the teacher's emissions for the units of the student. The teacher predicts each text once, if the
-        cache is large enough."""
+        """Return the teacher's emissions for Docs of the student. The emissions are cached, up to the memory limit.
+
+        views (Sequence[DocView]): The student's Docs, as sequences of tokens or characters.
+        RETURNS (list[SoftTarget]): The emissions for each Doc. *Shape:* (units, teacher's tags)
+        """
         keys = [cache_key(view.doc) for view in views]
         return list(self._cache(keys, views, self._predict, training=True))
 
     def _predict(self, views: Sequence[DocView]) -> list[SoftTarget]:
         later = self.nlp.pipe_names[self.nlp.pipe_names.index(self.component) :]
-        # Tokenize the texts here, because `nlp.pipe` raises an error for texts of more than a million characters.
+        # Call the tokenizer directly, because `nlp.pipe` raises an error for texts of more than a million characters.
         docs = self.nlp.pipe((self.nlp.tokenizer(view.doc.text) for view in views), disable=later)
         teacher_views = [view_of(doc, self.settings.view) for doc in docs]
         for teacher_view, view in zip(teacher_views, views, strict=True):
@@ -114,22 +117,23 @@ def load_teacher(
     cache_mb: NonNegativeInt = 1000,
     only_missing_labels: bool = False,
 ) -> Teacher:
-    """Load a trained pipeline as teacher for knowledge distillation. The teacher is not saved with the student.
+    """Load a trained pipeline as the teacher for knowledge distillation.
 
     Registered as `spacy_tener.Teacher.v1`, for `[initialize.components.tener_ner.teacher]`. The student gets the
-    teacher's labels, and learns its exact distribution over all tag sequences. Both pipelines must split texts into the
-    same units. The teacher's output is cached for each text.
+    teacher's labels and learns the teacher's exact distribution over tag sequences. Teacher and student must use the
+    same tokenizer, or both must have `view = "characters"`. The teacher is not saved with the student.
 
-    path (Optional[Union[str, Path]]): The pipeline: a directory, or the name of an installed package.
-    component (str): Name of the `tener_ner` in the pipeline.
-    weight (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - weight`. For
-        texts without annotation, only the distillation loss is used.
-    temperature (float): Divisor of the teacher's scores, in addition to its calibrated temperature. A value above 1
-        gives more weight to less probable tag sequences.
-    cache_mb (int): Maximum memory for the cache, in MB. If it is full, the remaining texts are predicted again in each
-        epoch.
-    only_missing_labels (bool): Use the teacher only for labels that a text is not annotated for, given its annotation.
-        The annotated labels are in `doc.user_data["spacy_tener.labels"]`. `weight` is not used.
+    path (Optional[Union[str, Path]]): The teacher's pipeline: a directory, or the name of an installed package.
+    component (str): Name of the `tener_ner` in the teacher's pipeline.
+    weight (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - weight`. Texts
+        without annotation only have the distillation loss.
+    temperature (float): Divisor of the teacher's scores, in addition to its calibrated temperature. Values above 1
+        flatten the teacher's distribution.
+    cache_mb (int): Maximum memory for cached soft targets, in MB. If the cache is full, the teacher processes the
+        remaining texts in each epoch.
+    only_missing_labels (bool): Whether to use the teacher only for labels that a text is not annotated for. The
+        teacher's distribution is then conditioned on the annotation, and `weight` is ignored. The annotated labels are
+        in `doc.user_data["spacy_tener.labels"]`.
     """
     if not path:
         remedy = "Set `path` in this section of the config to a trained pipeline, for example with --paths.teacher."

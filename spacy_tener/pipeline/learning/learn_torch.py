@@ -1,4 +1,7 @@
-"""Losses and gradients. Windows are processed in batches, and the gradients are accumulated, which limits memory."""
+"""Losses of `tener_ner` in PyTorch, and the accumulation of their gradients.
+
+Texts are processed in batches of windows. Accumulating the gradients of the batches limits memory.
+"""
 
 from __future__ import annotations
 
@@ -29,25 +32,28 @@ from .targets import IncorrectSpan, Target
 
 
 def concatenate_by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
-    """Concatenate the targets of several texts, first the targets of all texts at depth 0, then at depth 1, and so on,
-    as in `split_depths`."""
+    """Flatten the training targets of several texts, sorted by nesting depth.
+
+    The targets at depth 0 come first, for all texts. `split_depths` sorts the emissions in the same order.
+    """
     return list(itertools.chain(*zip(*targets, strict=True)))
 
 
 def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor:
-    """Return the weighted sum of the negative log-likelihoods of targets.
+    """Return the negative log-likelihood of the gold annotation, as a weighted sum over texts.
 
-    The likelihood of a target is the sum over all tag sequences that agree with the annotation. If all tags are known,
-    this is a single sequence. A negative example adds `-log(1 - P(span | known tags))`.
+    If a text is only partly annotated, its likelihood is the sum over all tag sequences that agree with the annotation.
+    Each negative example adds `-log(1 - P(span | annotation))` to the loss.
 
-    emissions (Tensor): Emissions of the targets' units, concatenated. If the model has several depths, rows contain the
-        emissions of all depths. *Shape:* (units, tags) or (units of texts, depth * tags)
+    emissions (Tensor): The emissions of all texts, concatenated. *Shape:* (units, depth * tags)
+    targets (Sequence[Target]): The targets of all texts, as sorted by `concatenate_by_depth`.
     """
     emissions = split_depths(emissions, emissions.shape[1] // crf.layout.n_tags)
     lengths = [len(target.tags) for target in targets]
     tags = np.concatenate([target.tags for target in targets])
     possible = join_masks([target.possible for target in targets], lengths, crf.layout.n_tags)
     weights = _weights(targets)
+    # If all tags are known, a single tag sequence has to be scored. Negative examples then have the probability 0.
     if (tags != UNKNOWN).all():
         losses = crf.loss(emissions, lengths, tags=torch.from_numpy(tags), possible=tensor(possible))
         return losses @ weights.to(losses.dtype)
@@ -64,22 +70,26 @@ def _weights(targets: Sequence[Target]) -> Tensor:
 
 
 def _allowed_tags(targets: Sequence[Target], possible: Mask | None, layout: TagLayout) -> Mask:
-    """Return the tags that agree with the annotation of all texts, concatenated. *Shape:* (units, tags)"""
+    """Return a mask of the tags that agree with the gold annotation. The units of all texts are concatenated.
+
+    *Shape:* (units, tags)
+    """
     lengths, tags = [len(target.tags) for target in targets], np.concatenate([target.tags for target in targets])
     agreeing = join_masks([target.agreeing(layout) for target in targets], lengths, layout.n_tags)
     return agreeing_tags(tags, possible, layout, agreeing)
 
 
 def tensor(mask: Mask | None) -> Tensor | None:
-    """Convert a mask to a tensor."""
+    """Convert a mask to a tensor. None is returned as None."""
     return None if mask is None else torch.from_numpy(mask)
 
 
 def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Sequence[Target]) -> Tensor:
     """Return the sum of `-log(1 - P(span))` over all negative examples.
 
-    P(span) is a ratio of two partition functions. The first one sums only over tag sequences that contain the span,
-    computed on a copy of the text for each span.
+    `P(span)` is the ratio of two partition functions. The numerator sums over the tag sequences that contain the span
+    as an entity. The denominator sums over all tag sequences that agree with the gold annotation. The text is repeated
+    for each negative example, so that all numerators are computed in one batch.
     """
     ends = np.cumsum([len(target.tags) for target in targets])
     rows, masks, lengths, weights = [], [], [], []
@@ -94,13 +104,15 @@ def _incorrect_span_loss(crf: CRF, emissions: Tensor, allowed: Mask, targets: Se
     repeated = emissions[on_device(index, emissions.device)]
     mask, free = tensor(np.concatenate(masks)), tensor(allowed[index])
     log_probability = crf.log_partition(repeated, lengths, mask) - crf.log_partition(repeated, lengths, free)
-    # If the probability is 1, the loss is infinite. A factor slightly below 1 makes loss and gradient finite, but
-    # large.
+    # If P(span) is 1, the loss is infinite. The factor makes the loss and its gradient finite, but still large.
     return -torch.log1p(-torch.exp(log_probability) * (1.0 - 1e-6)) @ torch.tensor(weights, dtype=log_probability.dtype)
 
 
 def _clamp_tags(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
-    """Return a mask of the allowed tags, restricted to the tags of an entity in the span."""
+    """Return a mask that only allows tag sequences in which the span is an entity.
+
+    allowed (Mask): Mask of the tags that agree with the gold annotation. *Shape:* (units, tags)
+    """
     layout = crf.layout
     tags = layout.encode(np.array([span.start]), np.array([span.end]), np.array([span.label]), len(allowed))
     clamped = allowed.copy()
@@ -114,15 +126,17 @@ def _clamp_tags(allowed: Mask, span: IncorrectSpan, crf: CRF) -> Mask:
 def distillation_loss(
     student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], targets: Sequence[Target]
 ) -> Tensor:
-    """Return the weighted sum of the cross-entropies between the distributions of teacher and student over the tag
-    sequences of each text.
+    """Return the distillation loss: the cross-entropy between the teacher's and the student's distribution over tag
+    sequences.
 
-    student (CRF): The CRF of the student.
-    teacher (CRF): The CRF of the teacher. Its labels are the first labels of the student.
+    The loss is the weighted sum over all texts.
+
+    student (CRF): The student's CRF.
+    teacher (CRF): The teacher's CRF. Its labels must be the first labels of the student.
     emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, depth * tags)
     soft_targets (Sequence[SoftTarget]): The teacher's emissions of each text.
-    targets (Sequence[Target]): Targets with the weight of each text and the tags that it allows, first for all texts at
-        depth 0.
+    targets (Sequence[Target]): Targets with the weight of each text and the tags that it allows. The targets of all
+        texts at depth 0 come first.
     """
     depth = emissions.shape[1] // student.layout.n_tags
     lengths = [len(scores) for scores in soft_targets] * depth
@@ -142,13 +156,13 @@ def distillation_loss(
 def completion_loss(
     student: CRF, teacher: CRF, emissions: Tensor, soft_targets: Sequence[SoftTarget], targets: Sequence[Target]
 ) -> Tensor:
-    """Return the loss for texts that are annotated for some labels only, completed by the teacher for the other labels.
+    """Return the loss for texts that may be annotated for some labels only. The teacher supplies the missing labels.
 
-    For these texts, it is the cross-entropy to the teacher's distribution given the annotation, which is 0 for tag
-    sequences that contradict the annotation. For other texts, it is `batch_loss`.
+    For partly annotated texts, the loss is the cross-entropy to the teacher's distribution over tag sequences. The
+    teacher's distribution is conditioned on the annotation. For fully annotated texts, the loss is `batch_loss`.
 
-    student (CRF): The CRF of the student.
-    teacher (CRF): The CRF of the teacher. Its labels are the first labels of the student.
+    student (CRF): The student's CRF.
+    teacher (CRF): The teacher's CRF. Its labels must be the first labels of the student.
     emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, tags)
     """
     lengths, layout = [len(target.tags) for target in targets], student.layout
@@ -184,7 +198,8 @@ def completion_loss(
     return loss
 
 
-# Function that returns the loss of a batch of windows, given the windows, their units and their emissions.
+# A function that computes the loss of a batch. Its arguments are the windows, their tokens or characters, and the
+# emissions.
 WindowLoss = Callable[[Sequence[DocWindow], TokenBatch, Tensor], Tensor]
 
 
@@ -196,12 +211,13 @@ def learn(
     name: str,
     teacher: Teacher | None = None,
 ) -> float:
-    """Compute the loss of all targets, and accumulate its gradients.
+    """Run the model on training texts, compute the loss and accumulate the gradients.
 
-    targets (Sequence[Sequence[Target]]): Targets of each example, one for each depth.
+    targets (Sequence[Sequence[Target]]): The gold annotation of each text, with one target for each nesting depth.
     name (str): Name of the component, for error messages.
     teacher (Teacher | None): The teacher for knowledge distillation.
-    RETURNS (float): The mean loss of all windows with annotation or with a teacher.
+    RETURNS (float): The mean loss of the windows. Windows of texts without annotation are only included if there is a
+        teacher.
     """
     batcher = WindowBatcher.of(model, settings, training=True)
     counted = [
@@ -209,6 +225,7 @@ def learn(
         or (teacher is not None and len(parts[0].view) > 0 and parts[0].weight > 0.0)
         for parts in targets
     ]
+    # Skip texts without loss. With a listener, keep all texts: the batch must be the same as in the shared component.
     if not batcher.listens:
         targets = [parts for parts, is_counted in zip(targets, counted, strict=True) if is_counted]
         counted = [True] * len(targets)
@@ -239,11 +256,13 @@ def learn(
 def rehearse(
     model: TaggerModel, teacher: TaggerModel, views: Sequence[DocView], settings: NERSettings, *, name: str
 ) -> float:
-    """Compute the cross-entropy to the distribution of an earlier model over tag sequences, and accumulate its
-    gradients.
+    """Compute the loss for `nlp.rehearse` and accumulate the gradients.
+
+    The loss is the cross-entropy between the tag sequence distributions of an earlier model and the present model. It
+    keeps the model from forgetting what the earlier model predicts.
 
     teacher (TaggerModel): The earlier model.
-    RETURNS (float): The mean loss of all windows.
+    RETURNS (float): The mean loss of the windows.
     """
 
     def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
@@ -257,10 +276,11 @@ def rehearse(
 
 
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
-    """Run the backpropagation of listeners with gradients of zero, for a batch without loss.
+    """Backpropagate gradients of zero through the listeners, for a batch without loss.
 
-    The shared component sums up the gradients of all its listeners, and the backpropagation of its last listener starts
-    its own. If the last listener skipped it, the gradients of all other listeners would be lost.
+    A shared component such as `tok2vec` accumulates the gradients of its listeners. It starts its own backpropagation
+    when the last listener is finished. If the last listener skipped a batch, the gradients of the other listeners would
+    be lost.
     """
     if any(len(view) for view in views):
         tok2vec, tokens = model.get_ref("tok2vec"), tokens_of_views(views)
@@ -278,10 +298,11 @@ def _accumulate(
     *,
     name: str,
 ) -> float:
-    """Compute a loss in batches of windows, and accumulate its gradients. Return the mean loss.
+    """Run the model on batches of windows, compute the loss and accumulate the gradients.
 
-    counted (Sequence[bool]): Which Docs count in the mean.
-    loss_of (WindowLoss): Computes the loss of a batch.
+    counted (Sequence[bool]): For each Doc, whether its windows are included in the mean loss.
+    loss_of (WindowLoss): Function that computes the loss of a batch.
+    RETURNS (float): The mean loss of the windows.
     """
     batches = list(batcher.batches(batcher.split(views)))
     counts = [sum(counted[part.index] for part in batch) for batch in batches]
@@ -291,6 +312,8 @@ def _accumulate(
     try:
         for batch, count in zip(batches, counts, strict=True):
             for term in terms:
+                # Scale the penalties by the fraction of windows in the batch, so that a training step includes them
+                # once.
                 term.batch_fraction = scale * count
             tokens = tokens_of_windows(batch)
             backend = TorchBackend.of(model, tokens, training=True, shims=batcher.shims)

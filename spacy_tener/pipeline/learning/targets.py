@@ -1,4 +1,4 @@
-"""Targets for training: gold annotation, converted to tags for the units of the predicted Doc."""
+"""Targets for training: the gold annotation of an Example, converted to tags for the predicted Doc."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from ..units import (
 )
 from ..windows import Window
 
-# Key in the `user_data` of a reference Doc: weight of the Doc in the loss. The default is 1.
+# Key in `user_data` of the reference Doc: the weight of the Doc in the loss. The default is 1.
 WEIGHT = "spacy_tener.weight"
 
-# Key in the `user_data` of a reference Doc: list of the labels that the Doc is annotated for. By default, it is
-# annotated for all labels. Tokens without an annotated entity may still belong to an entity with another label.
+# Key in `user_data` of the reference Doc: the list of labels that the Doc is annotated for. The default is all labels.
+# If the list is set, tokens outside gold entities may still belong to an entity with another label.
 ANNOTATED_LABELS = "spacy_tener.labels"
 
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
@@ -44,7 +44,12 @@ _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MIS
 
 @dataclass(frozen=True)
 class IncorrectSpan:
-    """A span in units that is known not to be an entity with this label."""
+    """A negative example: a span that is known not to be an entity with this label.
+
+    start (int): Index of the first token or character.
+    end (int): Index after the last token or character.
+    label (int): Index of the label.
+    """
 
     start: int
     end: int
@@ -53,19 +58,19 @@ class IncorrectSpan:
 
 @dataclass(frozen=True)
 class Target:
-    """The gold annotation of a text at one nesting depth, in units of the predicted Doc.
+    """The gold annotation of a text at one nesting depth. Its units are the tokens or characters of the predicted Doc.
 
-    view (DocView): The predicted Doc.
+    view (DocView): The predicted Doc, as a sequence of units.
     units (Units): The attributes of the units, with gold entities.
     tags (IntArray): Gold tags, or `UNKNOWN` if the annotation is missing. *Shape:* (units,)
     incorrect (list[IncorrectSpan]): Negative examples.
-    weight (float): Weight in the loss.
-    possible (Mask | None): The tags that the text allows, and the gold tags. None if all tags are allowed. *Shape:*
+    weight (float): Weight of the text in the loss.
+    possible (Mask | None): Mask of the allowed tags, which include all gold tags. None allows all tags. *Shape:*
         (units, tags)
-    unannotated_labels (BoolArray | None): Mask of the labels that the text is not annotated for. None if it is
-        annotated for all. *Shape:* (labels,)
-    open_units (BoolArray | None): If there are unannotated labels, mask of the units outside annotated entities. They
-        may belong to entities with unannotated labels, so their tags are `UNKNOWN`. *Shape:* (units,)
+    unannotated_labels (BoolArray | None): Mask of the labels that the text is not annotated for. None if the text is
+        annotated for all labels. *Shape:* (labels,)
+    open_units (BoolArray | None): Mask of the units outside gold entities if there are unannotated labels. These units
+        may belong to entities with an unannotated label, so their tags are `UNKNOWN`. *Shape:* (units,)
     """
 
     view: DocView
@@ -79,17 +84,18 @@ class Target:
 
     @property
     def has_loss(self) -> bool:
-        """Whether the target contributes to the loss: its weight is not 0, and some tag or incorrect span is known."""
+        """Whether the target contributes to the loss. Its weight must be above 0, and it must have gold tags or
+        negative examples."""
         is_annotated = bool((self.tags != UNKNOWN).any()) or (
             self.open_units is not None and bool(self.open_units.any())
         )
         return self.weight > 0.0 and (bool(self.incorrect) or is_annotated)
 
     def agreeing(self, layout: TagLayout) -> Mask | None:
-        """Return a mask of the tags that agree with partial annotation: O or unannotated labels in open units. Return
-        None if the text is annotated for all labels.
+        """Return a mask of the tags that agree with the annotation if a text is annotated for some labels only.
 
-        *Shape:* (units, tags)
+        Outside gold entities, O and the tags of unannotated labels are allowed. Return None if there are no unannotated
+        labels. *Shape:* (units, tags)
         """
         if self.unannotated_labels is None or self.open_units is None:
             return None
@@ -101,20 +107,19 @@ class Target:
         return agreeing
 
     def in_window(self, window: Window) -> Target:
-        """Return the target for a window of a document. Tags outside its kept part become unknown, so that every tag is
-        used in one window only.
+        """Return the target for a window of the text. Windows overlap, but each gold entity is used in a single window.
 
-        An entity belongs to the window in whose kept part it starts. If it ends outside the window, its tags are
-        unknown.
+        An entity is used in the window that keeps the prediction for its first unit (token or character). In other
+        windows, its tags are `UNKNOWN`. If the entity continues after the window, its tags are also `UNKNOWN`.
         """
         if len(window) == len(self.tags):
             return self
         position = np.arange(window.start, window.end)
-        # For units inside an entity, the position where the entity starts. For other units, their own position.
+        # For each unit, the index at which its entity starts. A unit outside entities has its own index.
         starts = np.where(self.units.iob == INSIDE, 0, np.arange(len(self.tags)))
         entity_start = np.maximum.accumulate(starts)[window.start : window.end]
         is_kept = (entity_start >= window.keep_start) & (entity_start < window.keep_end)
-        # The last entity ends outside the window.
+        # If an entity continues after the window, its tags are unknown.
         if window.end < len(self.tags) and self.units.iob[window.end] == INSIDE:
             is_kept &= entity_start != entity_start[-1]
         tags = np.where(is_kept, self.tags[position], UNKNOWN)
@@ -132,7 +137,8 @@ class Target:
 def make_targets(
     examples: Sequence[Example], labels: LabelIndex, settings: NERSettings, depth: int = 1
 ) -> list[list[Target]]:
-    """Return the targets of examples, one target for each depth of the model."""
+    """Convert the gold annotation of examples to targets. Each example has one target for each nesting depth of the
+    model."""
     targets = []
     for example in examples:
         view = view_of(example.predicted, settings.view)
@@ -145,9 +151,10 @@ def make_targets(
 
 
 def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
-    """Return the target of an example. Raise an error if it has a label that the component does not have.
+    """Convert the gold annotation of an example to a target. Raise an error if the component does not have one of the
+    labels.
 
-    view (DocView): View of the example's predicted Doc.
+    view (DocView): The predicted Doc, as a sequence of tokens or characters.
     incorrect_spans_key (str | None): Key of `doc.spans` for negative examples.
     """
     units = trim_space(_gold_units(example, view))
@@ -175,8 +182,10 @@ def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_s
 
 
 def _unannotated_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
-    """Return a mask of the labels that a Doc is not annotated for, or None if it is annotated for all. *Shape:*
-    (labels,)"""
+    """Return a mask of the labels that a Doc is not annotated for. Return None if the Doc is annotated for all labels.
+
+    *Shape:* (labels,)
+    """
     names = reference.user_data.get(ANNOTATED_LABELS)
     if names is None:
         return None
@@ -188,23 +197,25 @@ def _unannotated_labels(reference: Doc, labels: LabelIndex) -> BoolArray | None:
 
 
 def labels_with_exceptions(targets: Iterable[Target], labels: LabelIndex, unit_type: int) -> list[int]:
-    """Return the indices of labels whose gold entities break a rule about units of this type.
+    """Return the indices of the labels that need an exception from a decoding rule, because gold entities break the
+    rule.
 
-    unit_type (int): `LINE_BREAK` for entities with a line break inside, `ORNAMENT` for entities that begin or end with
-        an ornament.
+    unit_type (int): `LINE_BREAK` for the rule that entities do not contain line breaks, or `ORNAMENT` for the rule that
+        entities do not begin or end with an ornament, such as an emoji.
     """
     layout, found = labels.layout, set[int]()
     for target in targets:
         rows = np.flatnonzero((target.units.unit_type == unit_type) & (target.tags != UNKNOWN))
         tags = target.tags[rows]
         tags = tags[~labels.tags_by_unit_type[unit_type, tags]]
-        # Tag ids are in blocks of one tag for each label, and O is between the first two blocks.
+        # Convert tags to label indices. The tag ids are blocks of B, S, E and I tags with one tag per label. O is
+        # between B and S.
         found.update(((tags - (tags > layout.outside)) % max(layout.n_labels, 1)).tolist())
     return sorted(found)
 
 
 def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
-    """Count the boundaries of gold entities that lie within a Latin word, and the boundaries at the edge of a Latin
+    """Count how many boundaries of gold entities are inside a Latin word, and how many are at the boundary of a Latin
     word.
 
     RETURNS (IntArray): Both counts for each label. *Shape:* (labels, 2)
@@ -214,8 +225,8 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
         neighbours = letter_neighbours([target.view])
         if neighbours is None:
             continue
-        # The bit 1 of `letter_neighbours` is a letter before the unit, where an entity begins. The bit 2 is a letter
-        # after the unit, where an entity ends.
+        # In `letter_neighbours`, the flag 1 means that the previous letter is in the same word, so an entity that
+        # begins here splits the word. The flag 2 means the same for the next letter and the end of an entity.
         for side, blocks in ((1, (layout.begin, layout.single)), (2, (layout.end, layout.single))):
             for block in blocks:
                 rows = np.flatnonzero((target.tags >= block.start) & (target.tags < block.stop) & (neighbours > 0))
@@ -224,7 +235,7 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
 
 
 def _weight(reference: Doc) -> float:
-    """Return the weight of a Doc in the loss. Raise an error if it is not valid."""
+    """Return the weight of a Doc in the loss. Raise an error if the weight is not valid."""
     weight = reference.user_data.get(WEIGHT, 1.0)
     if not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
         raise ValueError(f"doc.user_data[{WEIGHT!r}] must be a number of 0 or more, but is {weight!r}.")
@@ -232,10 +243,10 @@ def _weight(reference: Doc) -> float:
 
 
 def _gold_units(example: Example, view: DocView) -> Units:
-    """Return the attributes of the predicted Doc's units, with gold entities."""
+    """Return the attributes of the predicted tokens or characters, with the gold entities of the reference Doc."""
     if isinstance(view, CharacterView):
         if example.reference.text == view.text:
-            # Entities that do not align with predicted tokens are kept.
+            # The texts are identical, so that entities need not be aligned to the predicted tokens.
             return CharacterView(example.reference).units()
         return view.to_characters(_aligned_units(example))
     if _same_tokens(example):
@@ -244,7 +255,7 @@ def _gold_units(example: Example, view: DocView) -> Units:
 
 
 def _same_tokens(example: Example) -> bool:
-    """Return whether both Docs of an example have the same tokens and spaces."""
+    """Return whether the predicted and the reference Doc have the same tokens and spaces."""
     predicted, reference = example.predicted, example.reference
     return len(predicted) == len(reference) and np.array_equal(
         predicted.to_array([ORTH, SPACY]), reference.to_array([ORTH, SPACY])
@@ -252,8 +263,10 @@ def _same_tokens(example: Example) -> bool:
 
 
 def _aligned_units(example: Example) -> Units:
-    """Align gold entities to predicted tokens, as spaCy does. Entities that do not align are treated as missing
-    annotation."""
+    """Return the attributes of the predicted tokens, with gold entities that spaCy aligned to the tokens.
+
+    The annotation is missing for tokens of entities that cannot be aligned.
+    """
     aligned = [tag or "-" for tag in example.get_aligned_ner()]
     strings = example.predicted.vocab.strings
     predicted = TokenView(example.predicted).units()
@@ -266,7 +279,7 @@ def _aligned_units(example: Example) -> Units:
 
 
 def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
-    """Raise an error if the annotation contains a label that the component does not have."""
+    """Raise an error if the gold annotation contains a label that the component does not have."""
     unknown = set(units.label.tolist()).difference(labels.hashes, [0])
     if unknown:
         names = ", ".join(sorted(repr(example.reference.vocab.strings[label]) for label in unknown))
@@ -278,7 +291,10 @@ def _check_labels(example: Example, units: Units, labels: LabelIndex) -> None:
 
 
 def _align_incorrect(example: Example, view: DocView, spans: list[Span], labels: LabelIndex) -> list[IncorrectSpan]:
-    """Align negative examples to units of the predicted Doc. Raise an error if one is also a gold entity."""
+    """Convert negative examples to spans of predicted tokens or characters.
+
+    Raise an error if a negative example is also a gold entity.
+    """
     if not spans:
         return []
     gold = {(span.start_char, span.end_char, span.label) for span in example.reference.ents}
