@@ -91,6 +91,20 @@ def test_a_teacher_completes_annotation_by_its_distribution_under_it(partly):
         assert float(loss.detach()) == pytest.approx(weight * float(expected), rel=1e-4)
 
 
+def test_loss_of_a_nested_model_is_the_sum_over_its_depths(partly):
+    student, teacher = random_crf(2), random_crf(1)
+    texts = [partly("NEW"), partly()]
+    emissions = torch.randn(2 * LENGTH, 2 * BOTH.n_tags)
+    soft = [torch.randn(LENGTH, 2 * OLD.n_tags).numpy() for _ in texts]
+    expected = 0.0
+    for depth in range(2):
+        columns, soft_columns = (slice(depth * n, (depth + 1) * n) for n in (BOTH.n_tags, OLD.n_tags))
+        loss = completion_loss(student, teacher, emissions[:, columns], [part[:, soft_columns] for part in soft], texts)
+        expected += float(loss.detach())
+    loss = completion_loss(student, teacher, emissions, soft, texts * 2)
+    assert float(loss.detach()) == pytest.approx(expected, rel=1e-4)
+
+
 def test_negative_examples_count_where_a_teacher_completes_the_annotation(partly):
     """The first unit is not an entity of the old label."""
     student, teacher = random_crf(2), random_crf(1)

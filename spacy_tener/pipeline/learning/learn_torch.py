@@ -163,10 +163,14 @@ def completion_loss(
 
     student (CRF): The student's CRF.
     teacher (CRF): The teacher's CRF. Its labels must be the first labels of the student.
-    emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, tags)
+    emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, depth * tags)
+    soft_targets (Sequence[SoftTarget]): The teacher's emissions of each text.
+    targets (Sequence[Target]): The targets. The targets of all texts at depth 0 come first.
     """
     lengths, layout = [len(target.tags) for target in targets], student.layout
-    rows = emissions.split(lengths)
+    depth = emissions.shape[1] // layout.n_tags
+    rows = split_depths(emissions, depth).split(lengths)
+    teacher_rows = split_depths(torch.from_numpy(np.concatenate(soft_targets)), depth).split(lengths)
     n_teacher_labels = teacher.layout.n_labels
     is_open = [
         target.unannotated_labels is not None and bool(target.unannotated_labels[:n_teacher_labels].any())
@@ -181,7 +185,7 @@ def completion_loss(
         parts, sizes = [targets[i] for i in completed], [lengths[i] for i in completed]
         possible = join_masks([part.possible for part in parts], sizes, layout.n_tags)
         allowed = _allowed_tags(parts, possible, layout)
-        scores = torch.from_numpy(np.concatenate([soft_targets[i] for i in completed]))
+        scores = torch.cat([teacher_rows[i] for i in completed])
         concatenated = torch.cat([rows[i] for i in completed])
         loss = loss + cross_entropy(
             teacher,
