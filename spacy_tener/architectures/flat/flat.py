@@ -1,7 +1,7 @@
 """The registered architectures FLAT, FLAT-ATSSA and MECT, for Docs whose tokens are characters.
 
-The models embed the characters of a sentence and the lexicon words that occur in the sentence, encode both, and return a
-vector for each character. Use a model as `tok2vec` of `spacy_tener.CRFTagger.v1` or of spaCy's components.
+The models embed the characters of a sentence and the lexicon words that occur in the sentence, encode both, and return
+a vector for each character. Use a model as `tok2vec` of `spacy_tener.CRFTagger.v1` or of spaCy's components.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def build_flat(
     """Construct the FLAT model: a transformer over the characters and the lexicon words of a sentence.
 
     Registered as `spacy_tener.FLAT.v1`. The model is described in section 3 of Li et al. (2020,
-    https://arxiv.org/abs/2004.11795). The CRF of the paper is added by `spacy_tener.CRFTagger.v1`. The default sizes are
-    taken from the authors' code for the Weibo corpus. The residual connections and the distances follow the paper.
+    https://arxiv.org/abs/2004.11795). The CRF of the paper is added by `spacy_tener.CRFTagger.v1`. The default sizes
+    are taken from the authors' code for the Weibo corpus. The residual connections and the distances follow the paper.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.
@@ -121,8 +121,7 @@ def build_flat_atssa(
     alpha (float): Slope of the sigmoid that replaces the step function at the threshold during training (eq. 9). 1 for
         the ablation "- AF".
     tau (float): Temperature of the Gumbel-softmax that samples the selected keys during training.
-    penalty (float): Weight lambda of the regularization term in the loss, which is the number of selected keys (eq.
-        19).
+    penalty (float): Weight lambda of the penalty on the number of selected keys, which is added to the loss (eq. 19).
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
         (characters, width)
     """

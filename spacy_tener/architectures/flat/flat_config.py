@@ -16,8 +16,8 @@ from ...validation import STRICT, SettingError
 
 Distance = Literal["hh", "ht", "th", "tt"]
 
-# The distances between two spans, each of them a character or a word (FLAT, section 3.2). "h" is the head of a span (the
-# first position), and "t" the tail (the last position). `SpanPlan.distances` has one column per distance, in this order.
+# The four distances between two spans (FLAT, section 3.2). A span is a character or a lexicon word. "h" is its head, the
+# first position, and "t" is its tail, the last position. The columns of `SpanPlan.distances` have this order.
 DISTANCES = ("hh", "ht", "th", "tt")
 
 # Size of the square blocks in which the biases of MECT's random attention are stored. See `flat_torch.RandomAttention`.
@@ -73,7 +73,7 @@ class AtssaConfig(StackConfig):
     k (int): Minimum number of selected keys per query.
     alpha (float): Slope of the sigmoid that replaces the step function at the threshold during training.
     tau (float): Temperature of the Gumbel-softmax that samples the selected keys during training.
-    penalty (float): Weight lambda of the regularization term in the loss, which is the number of selected keys.
+    penalty (float): Weight lambda of the penalty on the number of selected keys, which is added to the loss.
     """
 
     selection: Literal["adaptive", "none"] | Callable[..., Any] = "adaptive"
@@ -86,7 +86,7 @@ class AtssaConfig(StackConfig):
 
     @property
     def position_width(self) -> int:
-        """Width of the position embeddings. As in TENER, each attention head has its own (TENER, eq. 17)."""
+        """Width of the position embeddings. As in TENER, it is the width of an attention head (TENER, eq. 17)."""
         return self.head_width
 
     @property
