@@ -17,7 +17,7 @@ from ...validation import STRICT, SettingError
 Distance = Literal["hh", "ht", "th", "tt"]
 
 # The four distances between two spans (FLAT, section 3.2). A span is a character or a lexicon word. "h" is the head of
-# the span, its first position, and "t" is the tail, its last position. `SpanPlan.distances` has one column per distance.
+# the span, its first position, and "t" is the tail, its last position. `SpanPlan.distances` has a column per distance.
 DISTANCES = ("hh", "ht", "th", "tt")
 
 # Size of the square blocks in which the biases of MECT's random attention are stored. See `flat_torch.RandomAttention`.

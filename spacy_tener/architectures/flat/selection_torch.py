@@ -7,9 +7,9 @@ the query's hidden state x and the mean m of all hidden states in the sentence:
     T~ = min(k-th largest of A, T)     (eq. 8) at least k keys are selected
     b = sigmoid(alpha (A - T~))        (eq. 9) probability that a key is selected
 
-In prediction, a key is selected (z = 1) if A >= T~. During training, z is sampled with the Gumbel-softmax of b and 1 - b
-(eq. 17). This module samples from the equivalent binary concrete distribution, which requires one random number per key
-instead of two:
+In prediction, a key is selected (z = 1) if A >= T~. During training, z is sampled with the Gumbel-softmax of b and 1 -
+b (eq. 17). This module samples from the equivalent binary concrete distribution, which requires one random number per
+key instead of two:
 
     z = sigmoid((alpha (A - T~) + logistic noise) / tau)
 

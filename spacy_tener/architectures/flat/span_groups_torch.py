@@ -1,7 +1,7 @@
 """Padded batches of query groups, for the attention layers in `flat_torch`.
 
-`plans.plan_spans` divides the queries of each sentence into groups. Here, groups of similar size are padded and combined
-into buckets. Attention is computed for a whole bucket at once, which requires fewer calls of torch.
+`plans.plan_spans` divides the queries of each sentence into groups. This module pads groups of similar size, and
+combines them into buckets. Attention is computed for a whole bucket at once, which requires fewer calls of torch.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class PaddedGroups:
         for i, (segments, x) in enumerate([(self.queries, queries), (self.keys, keys), (self.columns, columns)], 1):
             padded_rows = segments.gather(x.flatten(1)).unflatten(1, x.shape[1:])
             parts = padded_rows.split([bucket.shape[0] * bucket.shape[i] for bucket in self.buckets])
-            # torch.matmul would copy the transposed tensors to make them contiguous. A copy with `contiguous` is faster.
+            # Make the transposed tensors contiguous. Otherwise torch.matmul would copy them, which is slower.
             padded.append(
                 [
                     part.unflatten(0, (bucket.shape[0], -1)).transpose(1, 2).contiguous()
