@@ -120,7 +120,7 @@ class Annotator:
         texts = list(map(check_text, values))
         answers = [Answer(text, error=text.reason if isinstance(text, DamagedText) else None) for text in texts]
         readable = [index for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
-        with self._lock:  # memory zones are not thread-safe: one thread would delete the strings of another thread
+        with self._lock:  # a memory zone would delete strings that another thread still uses
             if self._task is None:
                 self.use(self.nlp)
             assert self._task is not None

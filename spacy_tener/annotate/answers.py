@@ -25,7 +25,7 @@ class AnnotateSettings:
     """Settings of an `Annotator`.
 
     text (str): Name of the column with the text.
-    probability (bool): Add the probability of each entity. This requires a `tener_ner` or `spancat` component.
+    probability (bool): Add a probability to each entity. This requires a `tener_ner` or `spancat` component.
     prefix (str): Prefix for the names of the output columns `entities` and `error`. Set a prefix if the records already
         have columns with these names.
     """
@@ -36,12 +36,12 @@ class AnnotateSettings:
 
     @property
     def entities(self) -> str:
-        """Name of the output column with the entities."""
+        """Name of the output column for the entities."""
         return f"{self.prefix}entities"
 
     @property
     def error(self) -> str:
-        """Name of the output column with the error message. The message is null if the record was annotated."""
+        """Name of the output column for the error message. The message is null if the record was annotated."""
         return f"{self.prefix}error"
 
     @property

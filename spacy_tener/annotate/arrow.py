@@ -50,7 +50,7 @@ def annotated_table(
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as Python objects.
+    """Return a column's values as Python objects.
 
     Timestamps and times with nanosecond precision become strings, and durations in nanoseconds become integers, because
     the types of `datetime` have no nanoseconds. Bytes that are not valid UTF-8 become lone surrogates.
@@ -90,7 +90,7 @@ def _without_nanoseconds(data_type: pa.DataType) -> pa.DataType:
 
 
 def rows_of_table(table: pa.Table) -> list[Record]:
-    """Return the rows of a table as records."""
+    """Return a table's rows as records."""
     columns = [values_of(table[name]) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -131,7 +131,7 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 def _field(name: str, values: Sequence[Any]) -> pa.Field:
-    """Infer the Arrow field of a column from its values.
+    """Infer a column's Arrow field from its values.
 
     Values of different types are stored as JSON strings. So are dicts, because later records may have other keys than
     the fields of an Arrow struct.
@@ -148,7 +148,7 @@ def _field(name: str, values: Sequence[Any]) -> pa.Field:
 
 
 def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
-    """Convert the values of a column to an Arrow array.
+    """Convert a column's values to an Arrow array.
 
     Values that do not have the type of the column are replaced by null.
 

@@ -20,7 +20,7 @@ def dump_json(value: Any) -> str:
     """
     try:
         line = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_value)
-    except (TypeError, ValueError):  # a key of an unsupported type, NaN or infinity
+    except (TypeError, ValueError):  # raised for NaN, infinity and keys of unsupported types
         value = _converted(value, _json_value)
         line = json.dumps(value, ensure_ascii=False)
     try:

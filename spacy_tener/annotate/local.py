@@ -44,9 +44,9 @@ OnPart = Callable[[Part, PartStats, bool], object]
 
 
 def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
-    """Run an annotation job, and return the total counts.
+    """Run an annotation job. Return the total number of texts, entities and errors.
 
-    Parts that were written in an earlier run of the job are skipped.
+    The input is divided into parts. Parts that were written in an earlier run of the job are skipped.
 
     on_part (OnPart): Callback that is called for each written or skipped part.
     """
@@ -66,7 +66,7 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
 
 
 def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
-    """Yield the parts that are not written yet, and call `count` for each part from an earlier run."""
+    """Yield the parts of the input that are not annotated yet. Call `count` for parts from an earlier run."""
     for part in parts:
         stats = manifest.parts.get(part_name(job, part.number))
         if stats:
@@ -76,7 +76,10 @@ def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, co
 
 
 def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) -> Iterator[tuple[Part, PartStats]]:
-    """Annotate and write parts with the job's workers. Yield each written part with its counts."""
+    """Annotate and write the parts of the input, with the number of worker processes or threads that the job requests.
+
+    YIELDS (tuple[Part, PartStats]): Each written part, with the number of its texts, entities and errors.
+    """
     if job.processes == 1 and job.annotator.gpu_id < 0:
         for part in parts:
             yield part, write_part(job, part, schema)
@@ -86,7 +89,7 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
             future = pool.submit(write, part, schema)
-            running[future] = Part(part.number, position=part.position)  # a copy without the records saves memory
+            running[future] = Part(part.number, position=part.position)  # don't keep the records in memory
             while len(running) >= _AHEAD * max(job.processes, _THREADS_ON_GPU):
                 yield from _completed(running)
         while running:
@@ -94,9 +97,9 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
 
 
 def _completed(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
-    """Wait until at least one part is written, and remove all written parts from `running`.
+    """Wait until a worker has written a part of the input. Remove all written parts from `running`.
 
-    YIELDS (tuple[Part, PartStats]): Each written part with its counts.
+    YIELDS (tuple[Part, PartStats]): Each written part, with the number of its texts, entities and errors.
     """
     ended, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in sorted(ended, key=lambda future: running[future].number):

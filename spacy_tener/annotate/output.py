@@ -33,7 +33,7 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class AnnotationJob:
-    """The inputs, settings and output directory of an annotation job.
+    """An annotation job's inputs, settings and output directory.
 
     annotator (Annotator): The annotator, which holds the pipeline and its settings.
     sources (Sequence[Source]): The files to annotate.

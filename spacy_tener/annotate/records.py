@@ -58,7 +58,7 @@ _MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18
 class Source:
     """An input file.
 
-    address (str): Path of the file.
+    address (str): File path.
     size (int): File size in bytes. For compressed files, this is the compressed size.
     version (str): A string that changes when the file is modified.
     """
@@ -166,7 +166,7 @@ class Part:
         return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
 
     def take(self, content: Record | pa.Table, size: int, limit: int) -> pa.Table | None:
-        """Add a record or a table to the part. If a table is too long, only its first rows are added.
+        """Add a record or a table to the part. If the table exceeds the limit, only its first rows are added.
 
         size (int): Size of the record in characters.
         limit (int): Maximum number of records in the part.
@@ -214,7 +214,7 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
 
 
 def stream_records(addresses: Sequence[str]) -> Generator[Record]:
-    """Yield all records that have a text. Raise an error if a record cannot be read completely.
+    """Yield all records with a non-empty text. Raise an error if a record cannot be read completely.
 
     addresses (Sequence[str]): Paths of the files, or `-` for standard input.
     """
@@ -231,7 +231,7 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
 
 
 def _valid_records(chunk: _Chunk) -> Iterator[Record]:
-    """Yield the single records of a chunk. Records without a text are skipped.
+    """Yield the records of a chunk one by one. Records with an empty text are skipped.
 
     Raise an error if a text could not be read completely.
     """
@@ -252,7 +252,7 @@ def _valid_records(chunk: _Chunk) -> Iterator[Record]:
 
 
 def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[_Chunk, int]]:
-    """Yield the records of all files, each with the number of bytes that have been read so far.
+    """Yield the records in all files, each with the number of bytes that have been read so far.
 
     If a file is damaged, for example a truncated archive, its last record describes the error. If a file cannot be
     opened or read at all, an error is raised.
@@ -277,7 +277,7 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
 
 
 def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[_Chunk]:
-    """Yield the records of a file. The file format is determined from the file extension."""
+    """Yield the records in a file. The file format is determined from the file extension."""
     format = format_of(address)
     if format == "parquet":
         yield from _read_parquet(address, file)
@@ -318,7 +318,7 @@ def _with_location(text: str, location: str) -> str:
 
 
 def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Chunk]:
-    """Yield the rows of a CSV or TSV file. The first row must contain the column names.
+    """Yield the rows in a CSV or TSV file. The first row must contain the column names.
 
     All values are strings, so that IDs keep their leading zeros. Quotation marks have no special meaning in TSV files.
     """
@@ -385,7 +385,7 @@ def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Chunk]:
 
 
 def parquet_columns(source: Source) -> list[str]:
-    """Return the column names of a Parquet file.
+    """Return the column names in a Parquet file.
 
     If the file is damaged, the list is empty. The damage is reported when the records are read.
     """
@@ -400,7 +400,7 @@ def parquet_columns(source: Source) -> list[str]:
 
 
 def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Chunk]:
-    """Yield the records of a Parquet file as small tables, so that the column types are preserved."""
+    """Yield the records in a Parquet file as small tables, so that the column types are preserved."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

@@ -37,7 +37,7 @@ def sequence_score(log_probability: float, characters: int) -> float:
 
 
 def batch_by_length(items: Iterable[ItemT], length: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
-    """Divide items into batches of similar length. The batches with the shortest items come first.
+    """Sort items by length, and divide the items into batches. The batches with the shortest items come first.
 
     length (Callable[[Any], int]): Function that returns the number of characters in an item.
     """
@@ -65,15 +65,15 @@ def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
 
 
 def entity_task(nlp: Language, *, probability: bool = True) -> TextFunction:
-    """Return a function that predicts the entities of each text in a batch.
+    """Return a function that predicts the entities in each text.
 
-    probability (bool): Compute the probability of each entity, whatever the `spans_key` of the components is.
+    probability (bool): Compute a probability for each entity, whatever the `spans_key` of the components is.
     """
     return partial(_entities, nlp, probability)
 
 
 def k_best_task(nlp: Language, k: int) -> TextFunction:
-    """Return a function that predicts the entities and the k best label sequences of each text in a batch.
+    """Return a function that predicts the entities and the k best label sequences for each text.
 
     The label sequences are predicted by the first `tener_ner` component. Without such a component, the list of label
     sequences is empty.
@@ -82,7 +82,8 @@ def k_best_task(nlp: Language, k: int) -> TextFunction:
 
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[InputText]) -> list[list[FoundEntity]]:
-    # The memory zone deletes the strings that the texts add to the vocabulary, which would otherwise grow in a long job.
+    # The memory zone deletes the strings that the texts add to the vocabulary. Otherwise, the vocabulary would grow
+    # during a long job.
     with nlp.memory_zone():
         docs = [make_doc(nlp, text) for text in texts]
         return found_entities(nlp, nlp.pipe(docs, component_cfg=probability_config(nlp) if probability else {}))

@@ -97,7 +97,7 @@ def depth_of(model: Model[Any, Any]) -> int:
 
 
 def split_depths(rows: Rows, depth: int) -> Rows:
-    """Rearrange the emission scores of a tagger for nested entities, so that each depth is a separate sequence.
+    """Rearrange a tagger's emission scores for nested entities, so that each depth is a separate sequence.
 
     All scores of the first depth come first, followed by all scores of the second depth, and so on. A unit is a token
     or a character.
@@ -131,12 +131,12 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
 
 
 def set_labels(model: TaggerModel, n_labels: int) -> None:
-    """Set the number of entity labels of a tagger. If the tagger is already initialized, labels can only be added."""
+    """Set a tagger's number of entity labels. If the tagger is already initialized, labels can only be added."""
     resize_output(model, depth_of(model) * TagLayout(n_labels).n_tags)
 
 
 def crf(model: Model[Any, Any]) -> CRF:
-    """Return the CRF of a tagger as a torch module, for training."""
+    """Return a tagger's CRF as a torch module, for training."""
     head: CRFHead = torch_shim(_output_layer(model)).module
     return head.crf
 
@@ -147,7 +147,7 @@ def crf_scorer(model: Model[Any, Any]) -> PathScorer:
 
 
 def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
-    """Copy the CRF and the emission scores of a tagger to the CPU, to decode with NumPy.
+    """Copy a tagger's CRF and emission scores to the CPU, to decode with NumPy.
 
     The weights are copied, so that they don't change if training continues. If the model runs on a GPU, weights and
     scores are transferred together, which requires only one synchronization.
@@ -163,7 +163,7 @@ def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFlo
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:
-    """Return the CRF output layer of a tagger. Raise a ValueError if the model has no CRF."""
+    """Return a tagger's CRF output layer. Raise a ValueError if the model has no CRF."""
     if not model.has_ref("output_layer") or model.get_ref("output_layer").name != "crf_head":
         raise ValueError(
             "The component 'tener_ner' needs a model with a CRF on top. In the config, set "

@@ -26,7 +26,7 @@ class WordFusion:
 
     n_heads (int): Number of attention heads.
     width (int): Output width.
-    weights (Weights): Weights of the torch module.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, n_heads: int, width: int, weights: Weights) -> None:
@@ -40,7 +40,7 @@ class WordFusion:
 
         chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
         words (FloatArray): Word embeddings. *Shape:* (words, word width)
-        lattice (Lattice): Positions of the words.
+        lattice (Lattice): Word positions.
         RETURNS (FloatArray): *Shape:* (characters, width)
         """
         fused = np.zeros((len(chars), self.u.size), np.float32)
@@ -95,12 +95,12 @@ _LOWEST = float(np.finfo(np.float32).min) / 2
 
 
 class SelectiveAttention(AdaptedAttention):
-    """Selective self-attention: each query only attends to keys whose score reaches the threshold of the query.
+    """Selective self-attention: each query only attends to keys whose score reaches the query's threshold.
 
     Relative positions are encoded as in TENER. See `selection_torch.SelectiveAttention`.
 
-    config (AtssaConfig): Hyperparameters of the encoder.
-    weights (Weights): Weights of the torch module.
+    config (AtssaConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
@@ -122,7 +122,7 @@ class SelectiveAttention(AdaptedAttention):
 def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k: int) -> FloatArray:
     """Compute unnormalized attention weights in which only the selected keys have a weight.
 
-    A key is selected if its score reaches the threshold of the query, or if it is among the k largest scores (eq. 8 of
+    A key is selected if its score reaches the query's threshold, or if it is among the k largest scores (eq. 8 of
     Hu et al., 2022). The weight of a selected key is proportional to the exponential of its score. The weight of any
     other key is 0. With k = 0, all weights of a query can be 0.
 
@@ -162,8 +162,8 @@ def kth_largest(x: FloatArray, k: int) -> FloatArray:
 class AtssaEncoder:
     """The FLAT-ATSSA encoder. See `atssa_torch.AtssaEncoder`.
 
-    config (AtssaConfig): Hyperparameters of the encoder.
-    weights (Weights): Weights of the torch module.
+    config (AtssaConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
@@ -175,12 +175,12 @@ class AtssaEncoder:
         self.layers = [TransformerLayer(config, attention(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """Encode the characters of a batch of sentences.
+        """Encode the characters in a batch of sentences.
 
         chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
         words (FloatArray): Word embeddings. *Shape:* (words, word width)
-        lattice (Lattice): Positions of the words.
-        RETURNS (FloatArray): Hidden states of the characters. *Shape:* (characters, width)
+        lattice (Lattice): Word positions.
+        RETURNS (FloatArray): Character hidden states. *Shape:* (characters, width)
         """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
         return compute_in_buckets(lattice.lengths, x, self.config.width, self._encode)

@@ -7,8 +7,9 @@ position i, and a word from position `head` to position `tail`, the attention sc
     R = W_r [p(i - head) ; p(i - tail)]    (eq. 15)
     A = (q + u) . k + (q + v) . R          (eq. 5)
 
-where p is the sinusoidal position embedding. The product in eq. 15 is the sum of two products, one for each distance.
-Both are looked up in a small table, because there are no more distances than characters in the longest word.
+where q is the query, k is the key, u and v are learned biases, and p is the sinusoidal position embedding. The product
+in eq. 15 is computed as the sum of two products, one per distance. The products are looked up in small tables, because
+no distance is longer than the longest word.
 
 The arrays have one row for each pair of a character and a word that contains the character. So there is no padding, and
 the number of rows is the total length of the words.
@@ -34,7 +35,7 @@ from .selection_torch import Selection, SelectiveAttention
 class CoverSegments:
     """The pairs of a character and a lexicon word that contains it, as index tensors for one batch.
 
-    lattice (Lattice): Positions of the words.
+    lattice (Lattice): Word positions.
     device (torch.device | str): Device for the tensors.
 
     characters (Segments): The pairs of each character.
@@ -58,9 +59,9 @@ class WordFusion(nn.Module):
 
     As in the paper, the attention scores are not scaled.
 
-    config (AtssaConfig): Hyperparameters of the encoder.
-    char_width (int): Width of the character embeddings.
-    word_width (int): Width of the word embeddings.
+    config (AtssaConfig): Encoder hyperparameters.
+    char_width (int): Character embedding width.
+    word_width (int): Word embedding width.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -89,21 +90,27 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Compute the attention weight of each pair, with a softmax over all words of a character.
+        """Compute the attention weight of each character and each word that contains it, with a softmax over the words.
 
         RETURNS (Tensor): *Shape:* (pairs, heads)
         """
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Compute the attention score of each pair (Hu et al., 2022, eq. 5). *Shape:* (pairs, heads)"""
+        """Compute the attention score of each character and each word that contains it (Hu et al., 2022, eq. 5).
+
+        RETURNS (Tensor): *Shape:* (pairs, heads)
+        """
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """Compute the relative position embedding of each pair (Hu et al., 2022, eq. 15). *Shape:* (pairs, width)"""
+        """Compute the position embedding of each character relative to each word that contains it (eq. 15).
+
+        RETURNS (Tensor): *Shape:* (pairs, width)
+        """
         sin, cos = sinusoids(covers.longest, self.width, like)
         # Eq. 15 embeds i - tail, the negative of the distance `from_tail`. Its sine has the opposite sign.
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
@@ -114,9 +121,9 @@ class WordFusion(nn.Module):
 
 
 def context_attention(config: AtssaConfig) -> Attention:
-    """Build the attention layer of a transformer layer.
+    """Create the attention module for a transformer layer.
 
-    If `config.selection` is "none", each query attends to all keys. Otherwise the layer selects the keys.
+    If `config.selection` is "none", each query attends to all keys. Otherwise, the module selects the keys.
     """
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
     if not config.selects:
@@ -132,9 +139,9 @@ class AtssaEncoder(nn.Module):
     `WordFusion` computes a vector for each character from the words that contain the character. A linear layer combines
     this vector with the character embedding. Transformer layers then encode the characters.
 
-    config (AtssaConfig): Hyperparameters of the encoder.
-    char_width (int): Width of the character embeddings.
-    word_width (int): Width of the word embeddings.
+    config (AtssaConfig): Encoder hyperparameters.
+    char_width (int): Character embedding width.
+    word_width (int): Word embedding width.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -145,12 +152,12 @@ class AtssaEncoder(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
-        """Encode the characters of a batch of sentences.
+        """Encode the characters in a batch of sentences.
 
         chars (Tensor): Character embeddings. *Shape:* (characters, character width)
         words (Tensor): Word embeddings. *Shape:* (words, word width)
-        lattice (Lattice): Positions of the words.
-        RETURNS (Tensor): Hidden states of the characters. *Shape:* (characters, width)
+        lattice (Lattice): Word positions.
+        RETURNS (Tensor): Character hidden states. *Shape:* (characters, width)
         """
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))

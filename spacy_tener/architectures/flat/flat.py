@@ -43,22 +43,22 @@ def build_flat(
     attention_dropout: Probability | None = 0.0,
     distances: Sequence[Distance] | None = None,
 ) -> EmbedModel:
-    """Construct the FLAT model: a transformer over the characters and the lexicon words of a sentence.
+    """Construct the FLAT model: a transformer over the characters and the lexicon words in a sentence.
 
     Registered as `spacy_tener.FLAT.v1`. The model is described in section 3 of Li et al. (2020,
-    https://arxiv.org/abs/2004.11795). The CRF of the paper is added by `spacy_tener.CRFTagger.v1`. The default sizes
+    https://arxiv.org/abs/2004.11795). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The default sizes
     are taken from the authors' code for the Weibo corpus. The residual connections and the distances follow the paper.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.
     words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
-        `spacy_tener.LexiconEmbed.v1` with the dictionary of jieba.
+        `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
     width (int): Hidden size d of the transformer. Linear layers project the embeddings to this size.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Which distances the relative position embeddings
         encode. A character or word has a head (first position) and a tail (last position), so there are four distances
         between two of them: head to head, head to tail, tail to head and tail to tail. None for all four distances, as
@@ -101,22 +101,22 @@ def build_flat_atssa(
     Registered as `spacy_tener.FLAT_ATSSA.v1`. The model is described in section 4 of Hu et al. (2022). The CRF of the
     paper is added by `spacy_tener.CRFTagger.v1`. First, each character attends to the words that contain the character
     (word fusion). Transformer layers then encode the characters with selective self-attention: a query only attends to
-    keys whose score reaches a learned threshold. The defaults are those of the paper.
+    keys whose score reaches a learned threshold. The defaults are the same as in the paper.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.
     words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
-        `spacy_tener.LexiconEmbed.v1` with the dictionary of jieba.
+        `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
     width (int): Hidden size d of the transformer.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, in the transformer layers and in the word fusion. `width / heads` must be
         an even integer.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for four times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for four times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     selection (Union[Literal["adaptive", "none"], Callable]): How keys are selected. "adaptive" for keys whose score
-        reaches the threshold of the query (eq. 7 and 8). "none" for all keys (the ablation "- Selective SA" of the
-        paper). You can also pass an attention class with the interface of `selection_torch.SelectiveAttention`.
+        reaches the query's threshold (eq. 7 and 8). "none" for all keys (the paper's ablation "- Selective SA"). You
+        can also pass an attention class with the same interface as `selection_torch.SelectiveAttention`.
     k (int): Minimum number of selected keys. 0 for no minimum (the ablation "- top-k").
     alpha (float): Slope of the sigmoid that replaces the step function at the threshold during training (eq. 9). 1 for
         the ablation "- AF".
@@ -140,7 +140,7 @@ def build_flat_atssa(
     )
     if embed is None:
         embed = build_char_embed()
-    # There is no NumPy implementation of a custom attention class.
+    # There is no NumPy implementation for a custom attention class.
     predictor = None if callable(selection) else atssa_numpy.AtssaEncoder
     return _lattice_layer("flat_atssa", predictor, config, [embed], words)
 
@@ -162,7 +162,7 @@ def build_mect(
     """Construct the MECT model: a cross-transformer over characters, lexicon words and radicals.
 
     Registered as `spacy_tener.MECT.v1`. The model is described in section 4 of Wu et al. (2021,
-    https://arxiv.org/abs/2107.05418). The CRF of the paper is added by `spacy_tener.CRFTagger.v1`. The model has two
+    https://arxiv.org/abs/2107.05418). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The model has two
     streams: one for characters and words, and one for the radicals of the characters. In the cross-attention, each
     stream computes its queries from the other stream. The outputs of the streams are concatenated. The default sizes
     are taken from the authors' code for the Weibo corpus.
@@ -170,20 +170,20 @@ def build_mect(
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.
     words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
-        `spacy_tener.LexiconEmbed.v1` with the dictionary of jieba.
+        `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
     radicals (Optional[Model[List[Doc], List[Floats2d]]]): Radical embedding layer, which returns a vector for each
         character. Defaults to `spacy_tener.RadicalEmbed.v1`.
-    width (int): Hidden size d of each stream and of the output.
+    width (int): Hidden size d, which is also the output width.
     layers (int): Number of transformer layers. The paper uses one layer.
     heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     random_attention (int): Number of positions with random attention, which is a learned bias of the attention score
         for each pair of positions. Characters and words have consecutive positions. Longer sentences are allowed, but
-        later positions have no bias. 0 for no random attention (the ablation "- RA" of the paper).
-    streams (Optional[Callable]): A custom encoder class with the interface of `flat_torch.SpanEncoder`. None for the
-        encoder of the paper.
+        later positions have no bias. 0 for no random attention (the ablation "- RA" in the paper).
+    streams (Optional[Callable]): A custom encoder class with the same interface as `flat_torch.SpanEncoder`. None for
+        the paper's encoder.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
         (characters, width)
     """
@@ -201,7 +201,7 @@ def build_mect(
         embed = build_char_embed()
     if radicals is None:
         radicals = build_radical_embed()
-    # There is no NumPy implementation of a custom encoder class.
+    # There is no NumPy implementation for a custom encoder class.
     predictor = None if streams else flat_numpy.SpanEncoder
     return _lattice_layer("mect", predictor, config, [embed, radicals], words)
 
@@ -218,7 +218,7 @@ def _lattice_layer(
     name (str): Name of the layer.
     predictor (Optional[Callable]): The NumPy implementation, a class that is created from the config and the weights.
         None if the encoder has only a torch implementation.
-    config (LatticeConfig): Hyperparameters of the encoder.
+    config (LatticeConfig): Encoder hyperparameters.
     streams (List[Model[List[Doc], List[Floats2d]]]): The character embedding layer and, for MECT, the radical embedding
         layer.
     words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
@@ -250,9 +250,9 @@ class LatticeLayer(Layer):
 def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
     """Create the torch module of a FLAT, FLAT-ATSSA or MECT encoder.
 
-    config (LatticeConfig): Hyperparameters of the encoder.
+    config (LatticeConfig): Encoder hyperparameters.
     nO (int): Output width, which is always `config.width`.
-    nW (int): Width of the word embeddings.
+    nW (int): Word embedding width.
     nI (int): Width of the character embeddings (`nI0`) and, for MECT, of the radical embeddings (`nI1`).
     """
     from .atssa_torch import AtssaEncoder
@@ -276,7 +276,7 @@ def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: An
 
 
 def _stream_width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
-    """Return the output width of an embedding layer.
+    """Return an embedding layer's output width.
 
     If the layer does not declare its width, the first Doc is embedded to find the width. Without Docs, the width is
     None.

@@ -28,7 +28,7 @@ RANDOM_BLOCK = 16
 class FlatConfig(StackConfig):
     """Hyperparameters of the FLAT encoder.
 
-    width (int): Hidden size d of the transformer layers and of the output.
+    width (int): Hidden size d, which is also the output width.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, which must divide `width`.
     ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
@@ -61,14 +61,14 @@ class FlatConfig(StackConfig):
 class AtssaConfig(StackConfig):
     """Hyperparameters of the FLAT-ATSSA encoder.
 
-    width (int): Hidden size d of the transformer layers and of the output.
+    width (int): Hidden size d, which is also the output width.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, in the transformer layers and in the word fusion.
     ff_width (Optional[int]): Feed-forward hidden size. None for four times the width.
     dropout (float): Feed-forward dropout rate.
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     selection (Union[Literal["adaptive", "none"], Callable]): How keys are selected: "adaptive" for keys whose score
-        reaches the threshold of the query, "none" for all keys, or an attention class with the interface of
+        reaches the query's threshold, "none" for all keys, or an attention class with the interface of
         `selection_torch.SelectiveAttention`.
     k (int): Minimum number of selected keys per query.
     alpha (float): Slope of the sigmoid that replaces the step function at the threshold during training.
@@ -99,7 +99,7 @@ class AtssaConfig(StackConfig):
 class MectConfig(StackConfig):
     """Hyperparameters of the MECT encoder, which has a stream for characters and words and a stream for radicals.
 
-    width (int): Hidden size d of each stream and of the output.
+    width (int): Hidden size d, which is also the output width.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, which must divide `width`.
     ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
@@ -107,8 +107,8 @@ class MectConfig(StackConfig):
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     random_attention (int): Number of positions with random attention, which is a learned bias of the attention score
         for each pair of positions. 0 for no random attention.
-    streams (Optional[Callable]): A custom encoder class with the interface of `flat_torch.SpanEncoder`. None for the
-        encoder of the paper.
+    streams (Optional[Callable]): A custom encoder class with the same interface as `flat_torch.SpanEncoder`. None for
+        the paper's encoder.
     """
 
     random_attention: NonNegativeInt = 320

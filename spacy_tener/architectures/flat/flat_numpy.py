@@ -1,4 +1,4 @@
-"""The encoder of FLAT and MECT in NumPy, for prediction on a CPU without torch.
+"""The FLAT and MECT encoder in NumPy, for prediction on a CPU without torch.
 
 Each class is the counterpart of the class with the same name in `flat_torch`. It is created from the weights of the
 torch module, and returns the same output as the module in evaluation mode. The tests in
@@ -29,7 +29,7 @@ class SpanPositions:
 
     width (int): Width d of the embeddings.
     distances (Sequence[str]): Names of the distances that the embeddings encode: "hh", "ht", "th" or "tt".
-    weights (Weights): Weights of the torch module.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
@@ -42,6 +42,9 @@ class SpanPositions:
     def __call__(self, plan: SpanPlan) -> FloatArray:
         """Compute the embedding of each distinct relative position in a batch.
 
+        A relative position consists of the distances between two spans.
+
+        plan (SpanPlan): The distinct relative positions in the batch.
         RETURNS (FloatArray): *Shape:* (relative positions, width)
         """
         zero, terms = self._terms(plan.longest)
@@ -58,8 +61,8 @@ class SpanPositions:
         power of 2, so that a slightly longer sentence does not require a new table.
 
         longest (int): Length of the longest sentence. All distances are between `-longest` and `longest`, exclusive.
-        RETURNS (Tuple[int, FloatArray]): The row of distance 0, and the table. The second axis contains the names in
-            `distances`. *Shape:* (2 * length - 1, number of names, width)
+        RETURNS (Tuple[int, FloatArray]): The row index of distance 0, and the table. The table has a row per distance
+            and a column per name in `distances`. *Shape:* (2 * length - 1, names, width)
         """
         cached = self._cached  # another thread may replace the attribute, so read it only once
         if cached is not None and longest <= cached[0] + 1:
@@ -78,8 +81,8 @@ class SpanPositions:
 class SpanAttention:
     """Multi-head attention between spans, which are characters or lexicon words. See `flat_torch.SpanAttention`.
 
-    config (FlatConfig | MectConfig): Hyperparameters of the encoder.
-    weights (Weights): Weights of the torch module.
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
@@ -95,11 +98,11 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
     ) -> FloatArray:
-        """Compute attention for a batch of sentences. Each query attends to all spans of its sentence.
+        """Compute attention within each sentence. Each query attends to all spans of its sentence.
 
         x (FloatArray): Hidden states from which the queries are projected. *Shape:* (queries, width)
         rows (FloatArray): Hidden states from which the keys and values are projected. *Shape:* (spans, width)
-        relative (FloatArray): Relative position embeddings of the batch. *Shape:* (relative positions, width)
+        relative (FloatArray): Relative position embeddings. *Shape:* (relative positions, width)
         groups (Sequence[QueryGroup]): The queries, divided into groups that are computed at once.
         RETURNS (FloatArray): *Shape:* (queries, width)
         """
@@ -156,10 +159,10 @@ def _products(a: FloatArray, b: FloatArray) -> FloatArray:
 
 
 class SpanEncoder:
-    """The encoder of FLAT and MECT. See `flat_torch.SpanEncoder`.
+    """The FLAT and MECT encoder. See `flat_torch.SpanEncoder`.
 
-    config (FlatConfig | MectConfig): Hyperparameters of the encoder.
-    weights (Weights): Weights of the torch module.
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
@@ -178,12 +181,12 @@ class SpanEncoder:
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
-        """Encode the characters of a batch of sentences.
+        """Encode the characters in a batch of sentences.
 
         inputs (Any): The character embeddings, the radical embeddings (MECT only), the word embeddings, and the
             `Lattice` with the positions of the words. *Shape:* (characters, character width), (characters, radical
             width) and (words, word width)
-        RETURNS (FloatArray): Hidden states of the characters. *Shape:* (characters, width)
+        RETURNS (FloatArray): Character hidden states. *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
         *inner, last = self.layers

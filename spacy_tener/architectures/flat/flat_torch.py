@@ -1,4 +1,4 @@
-"""The encoder of FLAT (Li et al., 2020) and MECT (Wu et al., 2021) in torch, for training and for prediction on a GPU.
+"""The FLAT (Li et al., 2020) and MECT (Wu et al., 2021) encoder in torch, for training and for prediction on a GPU.
 
 The encoder is a transformer over spans. A span is a character or a lexicon word of the sentence. Its head h is the
 position of its first character, and its tail t the position of its last character. The attention score A of a query
@@ -7,7 +7,8 @@ span i and a key span j is (FLAT, section 3.2)
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
     R_ij = ReLU(W_r [p(h_i - h_j) ; p(h_i - t_j) ; p(t_i - h_j) ; p(t_i - t_j)])
 
-where `R_ij` is the relative position embedding, and p the sinusoidal embedding of a distance.
+where q is the query, k is the key, u and v are learned biases, `R_ij` is the relative position embedding, and p is the
+sinusoidal embedding of a distance.
 
 Computed literally, `R_ij` requires an array with the shape (sentences, spans, spans, 4 d). But many pairs of spans have
 the same distances. So this module computes the embedding once for each distinct relative position in the batch
@@ -62,6 +63,8 @@ class SpanPositions(nn.Module):
     def forward(self, distances: Tensor, longest: int) -> Tensor:
         """Compute the embedding of each distinct relative position in a batch.
 
+        A relative position consists of the distances between two spans.
+
         distances (Tensor): The distances of each relative position: head to head, head to tail, tail to head and tail
             to tail. *Shape:* (relative positions, 4)
         longest (int): Length of the longest sentence. All distances are between `-longest` and `longest`, exclusive.
@@ -73,7 +76,7 @@ class SpanPositions(nn.Module):
         # cos(-x) = cos(x).
         symmetric = interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
         terms = self.fuse(symmetric).view(-1, width)
-        # Row `(d + longest - 1) * n + i` of `terms` is W_i p(d). `zero` contains the rows of d = 0.
+        # `terms` contains W_i p(d) in row (d + longest - 1) * n + i. `zero` contains the row indices for d = 0.
         zero = torch.arange((longest - 1) * n, longest * n, device=terms.device)
         return torch.relu(
             F.embedding_bag(distances.index_select(1, self.distance_indices) * n + zero, terms, mode="sum")
@@ -122,15 +125,15 @@ class RandomAttention(nn.Module):
 
 
 class SpanHeads(NamedTuple):
-    """The queries, keys, values and relative positions of a batch, projected and split into attention heads.
+    """The queries, keys, values and relative positions in a batch, projected and split into attention heads.
 
     q (Tensor): Queries plus u, for the content scores. *Shape:* (queries, heads, head width)
     q_position (Tensor): Queries plus v, for the position scores. *Shape:* (queries, heads, head width)
     k (Tensor): Keys. *Shape:* (spans, heads, head width)
     v (Tensor): Values. *Shape:* (spans, heads, head width)
     positions (Tensor): Projected relative position embeddings `W_R R`. *Shape:* (relative positions, heads, head width)
-    bias (Tensor | None): Bias of the score for each query and key position, or None without random attention. The last
-        row is used for all later query positions. *Shape:* (query positions, heads, key positions)
+    bias (Tensor | None): Bias of the attention score for each query and key position, or None without random attention.
+        The last row is zero. *Shape:* (query positions, heads, key positions)
     """
 
     q: Tensor
@@ -153,9 +156,9 @@ class SpanHeads(NamedTuple):
 
 
 def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
-    """Compute attention for a batch of sentences. Each query attends to all spans of its sentence.
+    """Compute attention within each sentence. Each query attends to all spans of its sentence.
 
-    heads (SpanHeads): Queries, keys, values and relative positions of the batch.
+    heads (SpanHeads): Queries, keys, values and relative positions in the batch.
     groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
     p (float): Attention dropout rate.
     RETURNS (Tensor): *Shape:* (queries, heads, head width)
@@ -203,7 +206,7 @@ def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
     scores += products.gather(3, bucket.pairs.expand(-1, products.shape[1], -1, -1))
     if padded.bias is not None:
         n_keys = min(padded.bias.shape[2], scores.shape[3])
-        # Later query positions use the last row of the bias, which is zero.
+        # Queries beyond the last position with random attention use the last row of the bias, which is zero.
         rows = padded.bias.index_select(0, bucket.positions.clamp(max=len(padded.bias) - 1).flatten())
         scores[..., :n_keys] += rows.unflatten(0, bucket.positions.shape).transpose(1, 2)[..., :n_keys]
     if bucket.key_mask is not None:
@@ -239,14 +242,14 @@ class SpanAttention(nn.Module):
 
         x (Tensor): Hidden states from which the queries are projected. *Shape:* (queries, width)
         rows (Tensor): Hidden states from which the keys and values are projected. *Shape:* (spans, width)
-        relative (Tensor): Relative position embeddings of the batch. *Shape:* (relative positions, width)
+        relative (Tensor): Relative position embeddings. *Shape:* (relative positions, width)
         groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
         """
         inputs = (self.query, x), (self.key, rows), (self.value, rows), (self.position, relative)
         q, k, v, positions = (split_heads(project(source), self.n_heads) for project, source in inputs)
         bias = None
         if self.random is not None:
-            # Append a row of zeros, the bias for later query positions. `span_map` looks up this row.
+            # Append a row of zeros. `span_map` uses this row for query positions without random attention.
             bias = F.pad(self.random(*groups.max_positions), (0, 0, 0, 0, 0, 1))
         return SpanHeads(q + self.u, q + self.v, k, v, positions, bias)
 
@@ -268,7 +271,7 @@ class SpanLayer(nn.Module):
     FLAT has a single stream. MECT has a stream for characters and words, and a stream for radicals. In the
     cross-attention of MECT, the queries of each stream are projected from the hidden states of the other stream.
 
-    config (FlatConfig | MectConfig): Hyperparameters of the encoder.
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
     n_streams (int): Number of streams: 1 for FLAT, 2 for MECT.
     """
 
@@ -306,14 +309,14 @@ class SpanLayer(nn.Module):
 
 
 class SpanEncoder(nn.Module):
-    """The encoder of FLAT and MECT.
+    """The FLAT and MECT encoder.
 
     Linear layers project the input embeddings to a common width. Transformer layers then encode the characters and
     words of each sentence. For MECT, a last linear layer combines the outputs of the two streams (eq. 14).
 
     Only the hidden states of the characters are returned. So the last transformer layer computes no queries for words.
 
-    config (FlatConfig | MectConfig): Hyperparameters of the encoder.
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
     widths (int): Width of the character embeddings, of the radical embeddings (MECT only), and of the word embeddings.
     """
 
@@ -331,12 +334,12 @@ class SpanEncoder(nn.Module):
         self.fusion = Linear(2 * config.width, config.width) if n_streams == 2 else nn.Identity()
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Encode the characters of a batch of sentences.
+        """Encode the characters in a batch of sentences.
 
         inputs (Any): The character embeddings, the radical embeddings (MECT only), the word embeddings, and the
             `Lattice` with the positions of the words. *Shape:* (characters, character width), (characters, radical
             width) and (words, word width)
-        RETURNS (Tensor): Hidden states of the characters. *Shape:* (characters, width)
+        RETURNS (Tensor): Character hidden states. *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
         for rows in characters:

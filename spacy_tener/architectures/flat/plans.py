@@ -6,13 +6,13 @@ fusion of FLAT-ATSSA. `plan_spans` is used for the attention of FLAT and MECT.
 FLAT and MECT compute attention between spans. A span is a character or a lexicon word. In all arrays, the characters of
 all sentences come first, followed by the words of all sentences.
 
-The relative position of two spans only depends on the length of the query, the length of the key and their distance. So
-many pairs of spans have the same relative position. Attention is computed for groups of neighbouring queries in a
-sentence, as follows:
+The relative position of two spans only depends on the length of the query, the length of the key and their distance.
+Therefore, many pairs of spans have the same relative position. Attention is computed for groups of neighbouring queries
+in a sentence, as follows:
 
 1. Find the distinct relative positions in the group, the *columns*.
-2. Multiply the queries with the embeddings of the columns. This yields the score of each query and column.
-3. Look up the position score of each pair of a query and a key. `pairs` contains the column of each pair.
+2. Multiply the queries with the embeddings of the columns. This yields the position score of each query and column.
+3. Look up the position score of each query and key. `pairs` contains the column for each query and key.
 
 For ten sentences with 100 characters and 60 words each, this takes 1/16 of the time and less than 1/10 of the memory of
 computing an embedding for each pair.
@@ -43,8 +43,8 @@ class Covers:
 
     The pairs are sorted by word.
 
-    characters (IntArray): Index of the character in the batch. *Shape:* (pairs,)
-    words (IntArray): Index of the word in the batch. *Shape:* (pairs,)
+    characters (IntArray): Character index in the batch. *Shape:* (pairs,)
+    words (IntArray): Word index in the batch. *Shape:* (pairs,)
     from_head (IntArray): Distance between the first character of the word and the character. *Shape:* (pairs,)
     from_tail (IntArray): Distance between the character and the last character of the word. *Shape:* (pairs,)
     longest (int): Maximum word length in characters.
@@ -78,7 +78,7 @@ class QueryGroup:
 
     The keys are all characters and words of the sentence.
 
-    sentence (int): Index of the sentence in the batch.
+    sentence (int): Sentence index in the batch.
     position (int): Position of the first query in the sentence. Words have the positions after the characters.
     queries (IntArray): Index of each query in the batch. *Shape:* (queries,)
     keys (IntArray): Index of each key in the batch. *Shape:* (keys,)
@@ -97,7 +97,7 @@ class QueryGroup:
 
 @dataclass(frozen=True)
 class SpanPlan:
-    """All query groups of a batch, and the distinct relative positions in the batch.
+    """All query groups in a batch, and the distinct relative positions in the batch.
 
     character_groups (tuple[QueryGroup, ...]): The groups whose queries are characters.
     word_groups (tuple[QueryGroup, ...]): The groups whose queries are words. Empty if there are no word queries.
@@ -114,7 +114,7 @@ class SpanPlan:
 
 
 def plan_spans(lattice: Lattice, *, word_queries: bool) -> SpanPlan:
-    """Divide the queries of a batch into groups, and find the relative positions in each group.
+    """Divide the queries in a batch into groups, and find the relative positions in each group.
 
     lattice (Lattice): Sentence lengths and word positions of the batch.
     word_queries (bool): Whether to create groups for words. The last layer of an encoder only needs the characters.
@@ -164,21 +164,26 @@ class _PositionTable:
 
     @classmethod
     def of(cls, lattice: Lattice) -> _PositionTable:
-        """Create the table for the characters and words of a batch."""
+        """Create the table for the characters and words in a batch."""
         positions = ranges(np.zeros_like(lattice.lengths), lattice.lengths)
         heads = np.concatenate((positions, lattice.heads))
         tails = np.concatenate((positions, lattice.tails))
         sizes, size_index = np.unique(tails - heads + 1, return_inverse=True)
         n_offsets = 2 * lattice.longest + 1
-        # The row-major index is (query_size * n_sizes + key_size) * n_offsets + query_head - key_head + longest. Its
-        # division into a query term and a key term is faster: for 48 queries and 90 keys, adding the terms takes 9 µs,
-        # and np.ravel_multi_index takes 61 µs, which would make FLAT 5 % slower.
+        # The row-major index is (query_size * n_sizes + key_size) * n_offsets + query_head - key_head + longest. It is
+        # the sum of a query term and a key term. For 48 queries and 90 keys, adding the terms takes 9 µs.
+        # np.ravel_multi_index takes 61 µs, which would make FLAT 5 % slower.
         query_terms = size_index * len(sizes) * n_offsets + heads + lattice.longest
         key_terms = size_index * n_offsets - heads
         return cls(sizes, (len(sizes), len(sizes), n_offsets), query_terms, key_terms)
 
     def numbers(self, queries: IntArray, keys: IntArray) -> IntArray:
-        """Return the integer for the relative position of each query and key. *Shape:* (queries, keys)"""
+        """Return the integer that identifies the relative position of each query and key.
+
+        queries (IntArray): Indices of the queries in the batch. *Shape:* (queries,)
+        keys (IntArray): Indices of the keys in the batch. *Shape:* (keys,)
+        RETURNS (IntArray): *Shape:* (queries, keys)
+        """
         return self.query_terms[queries, None] + self.key_terms[keys]
 
     def distances(self, numbers: IntArray) -> IntArray:

@@ -89,7 +89,7 @@ class Selection:
 
 
 class SelectiveAttention(AdaptedAttention):
-    """Selective self-attention: each query only attends to keys whose score reaches the threshold of the query.
+    """Selective self-attention: each query only attends to keys whose score reaches the query's threshold.
 
     Relative positions are encoded as in TENER. In contrast to TENER, the keys are projected.
 

@@ -19,10 +19,11 @@ from ...sequences import pad_arrays, plan_buckets
 from ...types import BoolArray, IntArray
 from .plans import QueryGroup
 
-# Overhead of an additional bucket, as a number of pairs of a query and a key or relative position. A bucket is only
-# divided if this saves more padded pairs.
+# Overhead of an additional bucket, as a number of attention scores. Groups of different sizes are put into separate
+# buckets if this saves more padded scores.
 SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
-# Maximum number of pairs in a bucket, unless it consists of a single group. On a CPU, larger buckets exceed the cache.
+# Maximum number of attention scores in a bucket, unless it consists of a single group. On a CPU, larger buckets do not
+# fit into the cache.
 MAX_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
 
 
@@ -45,7 +46,7 @@ class GroupBucket:
 
 @dataclass(frozen=True)
 class PaddedGroups:
-    """All query groups of a batch, divided into padded buckets.
+    """All query groups in a batch, divided into padded buckets.
 
     buckets (tuple[GroupBucket, ...]): The buckets.
     queries (Segments): Gather index that pads the queries of all buckets.
@@ -66,7 +67,7 @@ class PaddedGroups:
     def of(cls, groups: Sequence[QueryGroup], n_columns: int, device: torch.device | str) -> PaddedGroups:
         """Divide query groups into buckets, and compute the indices for padding the buckets.
 
-        groups (Sequence[QueryGroup]): The query groups of the batch.
+        groups (Sequence[QueryGroup]): The query groups in the batch.
         n_columns (int): Number of distinct relative positions in the batch.
         device (torch.device | str): Device for the tensors.
         """
@@ -99,9 +100,9 @@ class PaddedGroups:
     def pad(self, queries: Tensor, keys: Tensor, columns: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Yield the padded queries, keys and relative positions of each bucket.
 
-        queries (Tensor): Queries of the batch. *Shape:* (queries, heads, width)
-        keys (Tensor): Keys of the batch. *Shape:* (spans, heads, width)
-        columns (Tensor): Relative positions of the batch. *Shape:* (relative positions, heads, width)
+        queries (Tensor): Queries in the batch. *Shape:* (queries, heads, width)
+        keys (Tensor): Keys in the batch. *Shape:* (spans, heads, width)
+        columns (Tensor): Relative positions in the batch. *Shape:* (relative positions, heads, width)
         YIELDS (Tuple[Tensor, Tensor, Tensor]): The padded tensors. *Shape:* (groups, heads, padded length, width)
         """
         padded = []

@@ -35,18 +35,18 @@ def build_grn(
     """Construct a gated relation network: an embedding layer, convolutions, and gated relations between all tokens.
 
     Registered as `spacy_tener.GRN.v1`. The model is described in Chen et al. (2019,
-    https://arxiv.org/abs/1907.05611). The CRF of the paper is added by `spacy_tener.CRFTagger.v1`. The defaults are
-    those of the paper.
+    https://arxiv.org/abs/1907.05611). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The defaults are
+    the same as in the paper.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Embedding layer. Defaults to `spacy_tener.WordCharEmbed.v1`, the
-        representation layer of the paper (eq. 1 and 2).
-    width (int): Width d of the output, which is also the number of channels of the convolutions.
-    branches (Sequence[int]): Window sizes of the convolutions in the context layer, in tokens. The sizes must be odd.
-        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the ablation "branch 3" of the paper. `[]`
+        paper's representation layer (eq. 1 and 2).
+    width (int): Output width d, which is also the number of convolution channels.
+    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
+        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]`
         for no context layer.
-    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the layer of the paper,
+    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the paper's layer,
         which computes a gate for each pair of tokens and each channel (eq. 6). None for no relation layer. You can also
-        pass a layer class with the interface of `grn_torch.Relation`.
+        pass a layer class with the same interface as `grn_torch.Relation`.
     dropout (float): Dropout rate between the context layer and the relation layer.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each token. *Shape:* (tokens,
         width)
@@ -68,13 +68,13 @@ def build_gated_relation_encoder(
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`. See `spacy_tener.GRN.v1` for the complete model.
 
-    width (int): Width d of the output, which is also the number of channels of the convolutions.
-    branches (Sequence[int]): Window sizes of the convolutions in the context layer, in tokens. The sizes must be odd.
-        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the ablation "branch 3" of the paper. `[]`
+    width (int): Output width d, which is also the number of convolution channels.
+    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
+        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]`
         for no context layer.
-    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the layer of the paper,
+    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the paper's layer,
         which computes a gate for each pair of tokens and each channel (eq. 6). None for no relation layer. You can also
-        pass a layer class with the interface of `grn_torch.Relation`.
+        pass a layer class with the same interface as `grn_torch.Relation`.
     dropout (float): Dropout rate between the context layer and the relation layer.
     RETURNS (Model[List[Floats2d], List[Floats2d]]): The encoder, which accepts input of any width. *Shape:* (tokens,
         input width) to (tokens, width)
@@ -85,7 +85,7 @@ def build_gated_relation_encoder(
 
 def _gated_relation_layer(config: GRNConfig) -> RaggedModel:
     build_module = partial(_build_grn, config=config)
-    # There is no NumPy implementation of a custom relation layer.
+    # There is no NumPy implementation for a custom relation layer.
     make_predictor = None if callable(config.relation) else partial(GRNPredictor, config)
     return ragged_layer("gated_relation_encoder", build_module, make_predictor, width_out=config.width)
 

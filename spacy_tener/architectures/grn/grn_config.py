@@ -18,11 +18,11 @@ from ...validation import STRICT, OddInt, Probability, SettingError
 class GRNConfig:
     """Hyperparameters of a gated relation network.
 
-    width (int): Width d of the output, which is also the number of channels of the convolutions.
-    branches (Sequence[int]): Window sizes of the convolutions in the context layer, in tokens. The sizes must be odd.
+    width (int): Output width d, which is also the number of convolution channels.
+    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
         Empty for no context layer.
-    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer: "gated" for the layer of the paper, a
-        layer class with the interface of `grn_torch.Relation`, or None for no relation layer.
+    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer: "gated" for the paper's layer, a
+        layer class with the same interface as `grn_torch.Relation`, or None for no relation layer.
     dropout (float): Dropout rate between the context layer and the relation layer.
     """
 

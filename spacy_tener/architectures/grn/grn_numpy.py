@@ -1,4 +1,4 @@
-"""The encoder of the gated relation network (GRN) in NumPy, for prediction on a CPU without torch.
+"""The gated relation network (GRN) encoder in NumPy, for prediction on a CPU without torch.
 
 The encoder is created from the weights of `grn_torch.GRNEncoder`, and returns the same output as this module in
 evaluation mode. The tests in `tests/architectures/test_parity.py` compare the outputs. The method `write` adds the
@@ -27,9 +27,9 @@ TILE = 1 << 17
 
 
 def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
-    """Compute the mean of the gated features over all tokens of a sequence, for each token (Chen et al., 2019, eq. 6).
+    """Compute the gated mean of the features in each sequence (Chen et al., 2019, eq. 6).
 
-    The gate of the tokens i and j is `sigmoid(a_i + b_j)`.
+    The output for token i is the mean of `sigmoid(a_i + b_j) * x_j` over all tokens j in the sequence.
 
     a (FloatArray): First term of the gates. *Shape:* (tokens, width)
     b (FloatArray): Second term of the gates. *Shape:* (tokens, width)
@@ -46,11 +46,11 @@ def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> Fl
 
 
 def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """Compute the mean of the gated features for each token of one sequence. See `relate`.
+    """Compute the gated mean of the features in a single sequence. See `relate`.
 
-    With `u_i = e^(-a_i)` and `w_j = e^(b_j)`, a gated feature is `sigmoid(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`. So
-    exponentials are computed per token instead of per pair of tokens. The pairs are computed in tiles that fit into the
-    CPU cache.
+    Let `u_i = e^(-a_i)` and `w_j = e^(b_j)`. Then `sigmoid(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`, which requires two
+    exponentials per token instead of one per pair of tokens. The pairs are computed in tiles that fit into the CPU
+    cache.
 
     u, w, x (FloatArray): *Shape:* (length, width)
     out (FloatArray): Array to which the result is written. *Shape:* (length, width)
@@ -72,10 +72,10 @@ def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None
 
 
 class GRNEncoder:
-    """The encoder of the gated relation network, which consists of a context layer and a relation layer.
+    """The gated relation network (GRN) encoder, which consists of a context layer and a relation layer.
 
-    config (GRNConfig): Hyperparameters of the encoder.
-    weights (Weights): Weights of the torch module.
+    config (GRNConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: GRNConfig, weights: Weights) -> None:
@@ -91,9 +91,9 @@ class GRNEncoder:
             self.left, self.right = map(Linear, halves)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Encode the tokens of a batch of sequences.
+        """Encode the tokens in a batch of sequences.
 
-        x (FloatArray): Embeddings of all tokens, concatenated. *Shape:* (tokens, input width)
+        x (FloatArray): Token embeddings, concatenated. *Shape:* (tokens, input width)
         lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         RETURNS (FloatArray): Hidden states. *Shape:* (tokens, width)
         """
@@ -127,7 +127,7 @@ class GRNEncoder:
         weighted = w * x * graph.Unsqueeze(batch.is_real.to(np.float32), [2])
 
         def relate_one(u_i: Value) -> list[Value]:
-            """Return the sum of the gated features for one token of each sequence (Chen et al., 2019, eq. 6)."""
+            """Return the sum of the gated features for a single token i in each sequence. See `relate`."""
             return [graph.ReduceSum(weighted / (graph.Unsqueeze(u_i, [1]) + w), [1], keepdims=0)]
 
         related = graph.scan([], [u], relate_one, axis=1)

@@ -1,4 +1,4 @@
-"""The encoder of the gated relation network (GRN, Chen et al., 2019) in torch, for training and prediction on a GPU.
+"""The gated relation network (GRN) encoder (Chen et al., 2019) in torch, for training and prediction on a GPU.
 
 The encoder consists of a context layer of convolutions (eq. 3) and a relation layer. For a sequence of T tokens with
 the features x, the relation layer computes
@@ -7,15 +7,15 @@ the features x, the relation layer computes
     r_i  = 1/T sum_j sigmoid(r_ij) * x_j    (eq. 6) one gate for each pair of tokens and each channel
     p_i  = tanh(r_i)                        (eq. 8)
 
-Computed literally, eq. 4 requires a matrix product for each pair of tokens. This module splits W into two halves, so
-that `r_ij = a_i + b_j` requires two matrix products per token. The gates are then computed from two exponentials per
-token:
+A direct implementation of eq. 4 requires a matrix product for each pair of tokens. This module splits W into two
+halves, so that `r_ij = a_i + b_j` requires two matrix products per token. The gates are then computed from two
+exponentials per token:
 
     sigmoid(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
 
 The gates of all pairs are computed in tiles that fit into the CPU cache. The backward pass computes the gates again
 instead of storing them, so that memory grows linearly with T. For T = 100, the forward and backward pass is 36 times as
-fast as the literal computation (research/results/relation.md).
+fast as the direct implementation (research/results/relation.md).
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class ContextLayer(nn.Module):
             kaiming_uniform_start(cast(Convolution, branch).product)
 
     def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
-        """Compute the context features for a batch of sequences.
+        """Compute the context features for each sequence in a batch.
 
-        x (Tensor): Embeddings of all tokens, concatenated. *Shape:* (tokens, input width)
+        x (Tensor): Token embeddings, concatenated. *Shape:* (tokens, input width)
         lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
         RETURNS (Tensor): Context features. *Shape:* (tokens, width)
         """
@@ -72,7 +72,7 @@ class ContextLayer(nn.Module):
 
 
 def kaiming_uniform_start(layer: Linear) -> None:
-    """Initialize the weights of a linear layer with Kaiming uniform initialization, and its bias with zeros."""
+    """Initialize a linear layer's weights with Kaiming uniform initialization, and its bias with zeros."""
     nn.init.kaiming_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
 
@@ -108,16 +108,16 @@ class Relation(nn.Module):
         nn.init.zeros_(self.left.bias)
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Compute the relation features for a batch of sequences.
+        """Compute the relation features for each sequence in a batch.
 
-        x (Tensor): Context features of all tokens, concatenated. *Shape:* (tokens, width)
+        x (Tensor): Token features, concatenated. *Shape:* (tokens, width)
         lengths (Sequence[int]): Token count per sequence. *Shape:* (sequences,)
         RETURNS (Tensor): Relation features. *Shape:* (tokens, width)
         """
         if not len(x):
             return x
         mean = _GatedMean.apply(self.left(x), self.right(x), x, lengths)  # type: ignore[no-untyped-call]
-        return torch.tanh(mean)  # eq. 8 of Chen et al. (2019)
+        return torch.tanh(mean)  # Chen et al. (2019), eq. 8
 
 
 class _GatedMean(torch.autograd.Function):
@@ -165,14 +165,13 @@ def _inverse_lengths(lengths: Sequence[int], like: Tensor) -> Tensor:
     return on_device(length_of_token.reciprocal_(), like.device)
 
 
-# Overhead of an additional bucket of sequences, as a number of padded gates. On a CPU, padding is always slower than
-# another bucket. On a GPU, a bucket requires about twenty kernel launches, which take as long as about twelve
-# elementwise operations on this number of gates.
+# Overhead of an additional bucket of sequences, as a number of padded gates. On a CPU, padding is always slower than an
+# additional bucket. On a GPU, the overhead is about twenty kernel launches.
 NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
 
 
 def _plan_buckets(lengths: Sequence[int], like: Tensor) -> Ragged:
-    """Divide the sequences of a batch into buckets.
+    """Divide the sequences in a batch into buckets.
 
     On a CPU, each bucket contains sequences of the same length. On a GPU, the lengths can differ.
     """
@@ -183,7 +182,7 @@ def _plan_buckets(lengths: Sequence[int], like: Tensor) -> Ragged:
 def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Yield the padded buckets of several tensors.
 
-    ragged (Ragged): The buckets of the batch.
+    ragged (Ragged): The buckets in the batch.
     arrays (Tensor): Tensors with one row per token. *Shape:* (tokens, width)
     YIELDS (Tuple[Tensor, ...]): For each bucket, the tensors padded with zeros. *Shape:* (sequences, longest sequence,
         width)
@@ -205,7 +204,7 @@ class _Tiles:
     tiles, which saves memory.
 
     like (Tensor): The features of the batch. The buffers get the same device and dtype. *Shape:* (tokens, width)
-    ragged (Ragged): The buckets of the batch.
+    ragged (Ragged): The buckets in the batch.
     """
 
     def __init__(self, like: Tensor, ragged: Ragged) -> None:
@@ -247,9 +246,11 @@ class _Tiles:
 
 
 def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
-    """Compute the sum of the gated features for each token in a bucket (Chen et al., 2019, eq. 6).
+    """Compute the gated sum of the features in each sequence of a bucket.
 
-    u, v, x (Tensor): See `_GatedMean`. *Shape:* (sequences, length, width)
+    The output for token i is the sum of `x_j / (1 + u_i v_j)` over all tokens j in the sequence.
+
+    u, v, x (Tensor): *Shape:* (sequences, length, width)
     RETURNS (Tensor): *Shape:* (sequences, length, width)
     """
     total = torch.zeros_like(x)
@@ -262,10 +263,10 @@ def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
 
 
 def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the gradients of the gated mean for one bucket. `_GatedMean` contains the formulas.
+    """Compute the gradients of the gated sum for a bucket. See `_GatedMean` for the formulas.
 
-    u, v, x (Tensor): See `_GatedMean`. *Shape:* (sequences, length, width)
-    y (Tensor): Gradient of the sum of the gated features. *Shape:* (sequences, length, width)
+    u, v, x (Tensor): The inputs of `_gated`. *Shape:* (sequences, length, width)
+    y (Tensor): Gradient of the gated sum. *Shape:* (sequences, length, width)
     RETURNS (Tuple[Tensor, Tensor, Tensor]): Gradients of a, b and x. *Shape:* (sequences, length, width)
     """
     vx, uy = v * x, u * y
@@ -275,7 +276,7 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
         for db_j, dx_j, v_j, vx_j in _split_tokens(columns, db, dx, v, vx):
             gates = tiles.denominators(u_i, v_j).reciprocal_()
             dx_j += tiles.product(gates, y_i[:, :, None]).sum(1)
-            gates *= gates  # the gradients of a and b contain the squared gates
+            gates *= gates  # square the gates for the gradients of a and b, see `_GatedMean`
             da_i += tiles.product(gates, vx_j[:, None]).sum(2)
             db_j += tiles.product(gates, uy_i[:, :, None]).sum(1)
     return da.mul_(uy), db.mul_(vx), dx
@@ -293,12 +294,12 @@ def _split_tokens(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 class GRNEncoder(nn.Module):
-    """The encoder of the gated relation network, which consists of a context layer, dropout and a relation layer.
+    """The gated relation network (GRN) encoder, which consists of a context layer, dropout and a relation layer.
 
     Both layers are optional. Without a context layer, a linear layer projects the input to the output width if the
     widths differ.
 
-    config (GRNConfig): Hyperparameters of the encoder.
+    config (GRNConfig): Encoder hyperparameters.
     input_width (int): Input width.
     """
 
@@ -317,9 +318,9 @@ class GRNEncoder(nn.Module):
         self.relation = None if make is None else make(width=config.width)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode the tokens of a batch of sequences.
+        """Encode the tokens in a batch of sequences.
 
-        x (Tensor): Embeddings of all tokens, concatenated. *Shape:* (tokens, input width)
+        x (Tensor): Token embeddings, concatenated. *Shape:* (tokens, input width)
         lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         RETURNS (Tensor): Hidden states. *Shape:* (tokens, width)
         """
