@@ -1,6 +1,7 @@
-"""Named entity recognition for spaCy with TENER and its relatives.
+"""Named entity recognition for spaCy with TENER, FLAT, MECT and other published architectures.
 
-`nlp.add_pipe("tener_ner")` needs no import of this package: spaCy finds what it registers by its entry points.
+You don't have to import this package to call `nlp.add_pipe("tener_ner")`. spaCy loads the registered functions through
+entry points.
 """
 
 from .about import __version__

@@ -1,4 +1,4 @@
-"""Name and version of the package; pyproject.toml reads the version from here."""
+"""The name and version of the package. The version in pyproject.toml is taken from this file."""
 
 __title__ = "spacy_tener"
 __version__ = "1.0.0"

@@ -1,11 +1,14 @@
-"""Annotate large collections of texts.
+"""Annotate large collections of texts with a trained pipeline.
+
+The commands `annotate`, `silver`, `suggest` and `explain` use this package. You can also use the `Annotator` in your
+own code, for example in a Spark or Ray job:
 
     annotator = Annotator("my_pipeline")
-    annotator([{"id": 7, "text": "王小明去了上海"}])   # the same records, with the columns `entities` and `error`
+    annotator([{"id": 7, "text": "王小明去了上海"}])   # returns the record with the new columns `entities` and `error`
 
-`annotator` adds entities to records in memory. `records` reads records from files in parts, `output` writes the
-annotated parts, and `local` runs both in several processes. `arrow` converts records to Arrow tables, and `encoding`
-to JSON. Used by the commands `annotate`, `silver`, `suggest` and `explain`, and in Spark or Ray jobs.
+The module `annotator` annotates records in memory. To annotate files, `records` reads the input, `output` writes the
+annotated records, and `local` distributes the work to several processes. `arrow` converts records to Arrow tables, and
+`encoding` converts records to JSON.
 """
 
 from .annotator import Annotator

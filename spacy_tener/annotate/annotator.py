@@ -1,4 +1,4 @@
-"""`Annotator` adds the entities that a pipeline finds to a batch of records."""
+"""The `Annotator`, which annotates batches of records with a pipeline."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class Annotator:
-    """Adds the entities that a pipeline finds to records.
+    """Annotates records with the entities that a pipeline predicts.
 
-    Call the annotator with a list of dicts, or with a pyarrow table or record batch. It returns the same records with
-    two more columns, `entities` and `error`. If a text cannot be annotated, its record gets an error instead of
-    entities, and the other records are not affected.
+    Call the annotator with a list of dicts, or with a pyarrow table or record batch. The annotator returns the records
+    with two new columns, `entities` and `error`. If a text cannot be annotated, its record gets an error message and no
+    entities. The other records are annotated as usual.
 
-    An annotator can be pickled and sent to another process, which loads the pipeline at the first call. Several threads
-    can share an annotator. A lock ensures that only one thread annotates at a time.
+    You can pickle an annotator and send it to another process, which then loads the pipeline at the first call. Several
+    threads can share an annotator. A lock ensures that only one thread annotates at a time.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Annotator:
     ) -> None:
         """Create an annotator. The pipeline is loaded at the first call.
 
-        model (Union[str, Path]): The package or the directory of a pipeline.
-        settings (Optional[AnnotateSettings]): The names of the text column and of the added columns.
-        gpu_id (int): The GPU, or -1 for the CPU.
-        code (Optional[Union[str, Path]]): A Python file with registered functions that is imported before the pipeline
-            is loaded.
+        model (Union[str, Path]): Package name or directory of the pipeline.
+        settings (Optional[AnnotateSettings]): Column names, and whether to add probabilities. None for the defaults.
+        gpu_id (int): GPU ID, or -1 for the CPU.
+        code (Optional[Union[str, Path]]): Python file with registered functions. The file is imported before the
+            pipeline is loaded.
         """
         self.model = str(model)
         self.settings = settings or AnnotateSettings()
@@ -65,7 +65,7 @@ class Annotator:
 
     @property
     def nlp(self) -> Language:
-        """The pipeline, which is loaded at the first access."""
+        """The pipeline. It is loaded at the first access."""
         if self._nlp is None:
             import_code(self.code)
             use_gpu(self.gpu_id)
@@ -75,8 +75,8 @@ class Annotator:
     def use(self, nlp: Language) -> None:
         """Use a pipeline that is already loaded.
 
-        Raise an error if the pipeline has no component that finds entities, or if the settings require probabilities
-        and no component computes them.
+        Raise an error if no component predicts entities, or if the settings require probabilities that no component
+        computes.
         """
         probability = self.settings.probability
         check_finders(nlp)
@@ -94,7 +94,7 @@ class Annotator:
     def __call__(self, rows: Any) -> Any:
         """Annotate a batch of records.
 
-        Texts of similar length are predicted together, so that large batches need less padding.
+        Pass many records in one call. The annotator sorts the texts by length, so that less padding is needed.
         """
         settings = self.settings
         if hasattr(rows, "schema"):
@@ -113,11 +113,14 @@ class Annotator:
         return annotated
 
     def answers(self, values: Sequence[Any]) -> list[Answer]:
-        """Return the entities or the error of each text, in order. A value that is not a text gets an error."""
+        """Annotate texts. Return the entities or the error message for each text, in input order.
+
+        values (Sequence[Any]): The texts. A value that is not a string gets an error message.
+        """
         texts = list(map(check_text, values))
         answers = [Answer(text, error=text.reason if isinstance(text, DamagedText) else None) for text in texts]
         readable = [index for index, text in enumerate(texts) if not isinstance(text, DamagedText)]
-        with self._lock:  # the memory zone of one thread would remove strings of another thread from the vocabulary
+        with self._lock:  # a memory zone would delete strings that another thread still uses
             if self._task is None:
                 self.use(self.nlp)
             assert self._task is not None

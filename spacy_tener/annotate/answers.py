@@ -1,4 +1,4 @@
-"""Records, the settings of an `Annotator`, and the columns that it adds."""
+"""Data types of the `Annotator`: its input records, its settings, and its result for each text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ..pipeline.entities import FoundEntity
 
 # Default name of the text column.
 TEXT_COLUMN = "text"
-# Name of the column that identifies a text. Annotation tools and `silver` keep its value.
+# Name of the column with the ID of a text. Files for annotation tools and the output of `silver` include this column.
 ID_COLUMN = "id"
 
-# A text and its other columns: a line of a file, a row of a table, or a Doc with its `user_data`.
+# A dict with a text and other columns. A record is read from a line of a file, from a row of a table, or from a Doc and
+# its `user_data`.
 Record = dict[str, Any]
 
 
@@ -24,8 +25,9 @@ class AnnotateSettings:
     """Settings of an `Annotator`.
 
     text (str): Name of the column with the text.
-    probability (bool): Whether to add the probability of each entity. The pipeline needs a `tener_ner` or a `spancat`.
-    prefix (str): Prefix of the names of the added columns, for records that already have columns with these names.
+    probability (bool): Add a probability to each entity. This requires a `tener_ner` or `spancat` component.
+    prefix (str): Prefix for the names of the output columns `entities` and `error`. Set a prefix if the records already
+        have columns with these names.
     """
 
     text: str = TEXT_COLUMN
@@ -34,24 +36,24 @@ class AnnotateSettings:
 
     @property
     def entities(self) -> str:
-        """Name of the added column with the entities."""
+        """Name of the output column for the entities."""
         return f"{self.prefix}entities"
 
     @property
     def error(self) -> str:
-        """Name of the added column with the error, which is null if the record was annotated."""
+        """Name of the output column for the error message. The message is null if the record was annotated."""
         return f"{self.prefix}error"
 
     @property
     def added(self) -> list[str]:
-        """Names of all added columns, in order."""
+        """Names of the output columns that the annotator adds to the records."""
         return [self.entities, self.error]
 
     def check_columns(self, names: Sequence[str], *others: str) -> None:
-        """Raise an error if the name of an added column is already in use, or if two columns have the same name.
+        """Raise an error if an output column has the name of an input column, or if column names are not unique.
 
-        names (Sequence[str]): Names of the columns of the records.
-        others (str): Names of columns that will also be added.
+        names (Sequence[str]): Names of the input columns.
+        others (str): Names of other columns in the output, in addition to `entities` and `error`.
         """
         duplicates = [name for name, count in Counter(names).items() if count > 1]
         if duplicates:
@@ -64,14 +66,14 @@ class AnnotateSettings:
 
 
 class Answer(NamedTuple):
-    """The entities of a text, or the error if it could not be annotated."""
+    """The result for a text: its entities, or an error message if the text could not be annotated."""
 
     text: str
     entities: Sequence[FoundEntity] = ()
     error: str | None = None
 
     def columns(self, settings: AnnotateSettings) -> dict[str, Any]:
-        """Return the added columns as a dict."""
+        """Return a dict with the values of the output columns."""
         entities = []
         for entity in self.entities:
             text = self.text[entity.start : entity.end]

@@ -1,8 +1,10 @@
 """Conversion between records and Arrow tables.
 
-Columns of input tables keep their types. For other input, such as JSONL, Arrow infers the types from the first rows. If
-a value in a later row does not fit its column's type, the column is null in this row, and the value is written as JSON
-to the column `rest`. Used by `output`, to write Parquet, and by `Annotator`, to annotate tables.
+`output` uses this module to write Parquet files, and the `Annotator` uses it to annotate tables.
+
+Tables keep their column types. For records from other formats, such as JSONL, the column types are inferred from the
+first records. If a later value does not have the type of its column, the value is replaced by null and saved as JSON in
+the additional column `rest`.
 """
 
 from __future__ import annotations
@@ -17,13 +19,14 @@ import pyarrow.parquet as pq
 from .answers import AnnotateSettings, Answer, Record
 from .encoding import dump_json, encodable
 
+# Name of the output column for values that do not have the type of their column.
 REST = "rest"
-# Metadata of a column whose values are written as JSON: objects, and values without a common Arrow type.
+# Field metadata that marks a column of JSON strings, which is used for dicts and for values of different types.
 _JSON = {"format": "json"}
 
 
 def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
-    """Return the Arrow fields of the added columns, which are the same in all batches."""
+    """Return the Arrow fields of the output columns `entities` and `error`."""
     entity = [("start", pa.int32()), ("end", pa.int32()), ("label", pa.string()), ("text", pa.string())]
     if settings.probability:
         entity.append(("probability", pa.float64()))
@@ -33,7 +36,10 @@ def added_fields(settings: AnnotateSettings) -> list[pa.Field]:
 def annotated_table(
     rows: pa.Table | pa.RecordBatch, settings: AnnotateSettings, answers: Callable[[Sequence[Any]], list[Answer]]
 ) -> pa.Table:
-    """Return a table with the added columns. Columns of the input are unchanged."""
+    """Append the columns `entities` and `error` to a table.
+
+    answers (Callable[[Sequence[Any]], list[Answer]]): The function that annotates the texts.
+    """
     table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
     settings.check_columns(table.column_names)
     texts = values_of(table[settings.text]) if settings.text in table.column_names else [None] * len(table)
@@ -44,10 +50,10 @@ def annotated_table(
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column as Python objects.
+    """Return a column's values as Python objects.
 
-    Arrow allows strings with invalid UTF-8, whose invalid bytes become lone surrogates. Python has no times with
-    nanoseconds, so these become strings. Durations in nanoseconds become integers.
+    Timestamps and times with nanosecond precision become strings, and durations in nanoseconds become integers, because
+    the types of `datetime` have no nanoseconds. Bytes that are not valid UTF-8 become lone surrogates.
     """
     plain = _without_nanoseconds(column.type)
     if plain != column.type:
@@ -59,13 +65,16 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
             None if raw is None else raw.decode(errors="surrogateescape")
             for raw in column.cast(pa.large_string()).cast(pa.large_binary()).to_pylist()
         ]
-    except OverflowError:  # a date after the year 9999, which Python cannot represent
+    except OverflowError:  # `datetime` cannot represent dates after the year 9999
         values = column.cast(pa.string()).to_pylist()
     return values
 
 
 def _without_nanoseconds(data_type: pa.DataType) -> pa.DataType:
-    """Return a data type with strings and integers in place of times and durations in nanoseconds, at any depth."""
+    """Replace nanosecond types in an Arrow data type: timestamps and times by strings, durations by integers.
+
+    Types inside lists, structs, maps and dictionaries are replaced, too.
+    """
     inner = _without_nanoseconds
     if pa.types.is_dictionary(data_type):
         return inner(data_type.value_type) if inner(data_type.value_type) != data_type.value_type else data_type
@@ -81,13 +90,13 @@ def _without_nanoseconds(data_type: pa.DataType) -> pa.DataType:
 
 
 def rows_of_table(table: pa.Table) -> list[Record]:
-    """Return the rows of a table as records."""
+    """Return a table's rows as records."""
     columns = [values_of(table[name]) for name in table.column_names]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def schema_of_rows(rows: Sequence[Record], settings: AnnotateSettings) -> pa.Schema:
-    """Infer the schema of a file's records, without the added columns, from its first rows."""
+    """Infer the Arrow schema of the input columns from the first records."""
     rows = [encodable(row) for row in rows]
     names = list(dict.fromkeys([*(name for row in rows for name in row), settings.text]))
     settings.check_columns(names, settings.prefix + REST)
@@ -96,7 +105,11 @@ def schema_of_rows(rows: Sequence[Record], settings: AnnotateSettings) -> pa.Sch
 
 
 def table_of_rows(rows: Sequence[Record], schema: pa.Schema, settings: AnnotateSettings) -> pa.Table:
-    """Return annotated rows as a table with the columns of a schema, the added columns, and the column `rest`."""
+    """Convert annotated records to a table.
+
+    The table has the input columns of the schema, the columns `entities` and `error`, and the column `rest` with the
+    values that do not fit the schema.
+    """
     names = {*schema.names}
     records = [encodable({name: value for name, value in row.items() if name not in settings.added}) for row in rows]
     rest: list[Record] = [{name: value for name, value in row.items() if name not in names} for row in records]
@@ -104,23 +117,24 @@ def table_of_rows(rows: Sequence[Record], schema: pa.Schema, settings: AnnotateS
     added = added_fields(settings)
     for field in added:
         values = [row[field.name] for row in rows]
-        # An error may quote invalid UTF-8. Entities only come from valid texts.
+        # Error messages can quote text with invalid UTF-8. Entities come from valid texts and need no conversion.
         arrays.append(pa.array(encodable(values) if field.name == settings.error else values, type=field.type))
     arrays.append(pa.array([dump_json(row) if row else None for row in rest], type=pa.string()))
     return pa.Table.from_arrays(arrays, schema=pa.schema([*schema, *added, (settings.prefix + REST, pa.string())]))
 
 
 def parquet_bytes(table: pa.Table) -> bytes:
-    """Return a table as the content of a Parquet file."""
+    """Serialize a table in the Parquet format."""
     file = io.BytesIO()
     pq.write_table(table, file, compression="zstd")
     return file.getvalue()
 
 
 def _field(name: str, values: Sequence[Any]) -> pa.Field:
-    """Return the Arrow field for a column of values: JSON if they have no common type, or are objects.
+    """Infer a column's Arrow field from its values.
 
-    A struct column would need the same keys in all later rows.
+    Values of different types are stored as JSON strings. So are dicts, because later records may have other keys than
+    the fields of an Arrow struct.
     """
     try:
         inner = found = pa.array(values).type
@@ -134,7 +148,12 @@ def _field(name: str, values: Sequence[Any]) -> pa.Field:
 
 
 def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
-    """Return a column. If a value does not fit the type of the column, add it to the row in `rest` and use null."""
+    """Convert a column's values to an Arrow array.
+
+    Values that do not have the type of the column are replaced by null.
+
+    rest (list[Record]): One dict per record, to which the replaced values are added.
+    """
     if field.metadata:
         return pa.array([None if value is None else dump_json(value) for value in values], type=field.type)
     try:
@@ -151,7 +170,7 @@ def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
 
 
 def _round_trips(value: Any, type: pa.DataType) -> bool:
-    """Return whether a value is unchanged after a conversion to an Arrow type and back."""
+    """Return whether a value can be converted to an Arrow type without loss."""
     if isinstance(value, str):
         return bool(pa.types.is_string(type))
     try:
@@ -161,7 +180,7 @@ def _round_trips(value: Any, type: pa.DataType) -> bool:
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Return whether two values are equal, where NaN equals NaN, and True does not equal 1."""
+    """Return whether two values are equal. In contrast to `==`, NaN is equal to NaN, and True is not equal to 1."""
     if isinstance(a, list) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(_equal, a, b))
     return isinstance(a, bool) == isinstance(b, bool) and bool(a == b or (a != a and b != b))

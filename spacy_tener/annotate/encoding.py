@@ -1,4 +1,7 @@
-"""Conversion of arbitrary values, such as dates, NumPy arrays and lone surrogates, to JSON, UTF-8 and msgpack."""
+"""Convert values of any type to JSON, UTF-8 or msgpack.
+
+Records can contain values that these formats do not support, for example dates, NumPy arrays and lone surrogates.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ from typing import Any
 
 
 def dump_json(value: Any) -> str:
-    """Return a value as JSON. NaN and infinity become null, because JSON cannot represent them.
+    """Serialize a value as JSON.
 
-    A value with lone surrogates cannot be encoded as UTF-8. All non-ASCII characters of this value are escaped.
+    NaN and infinity become null, because JSON does not support them. If the value contains lone surrogates, which UTF-8
+    cannot encode, all non-ASCII characters are escaped.
     """
     try:
         line = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_value)
-    except (TypeError, ValueError):  # a key or a number that JSON cannot represent
+    except (TypeError, ValueError):  # raised for NaN, infinity and keys of unsupported types
         value = _converted(value, _json_value)
         line = json.dumps(value, ensure_ascii=False)
     try:
@@ -27,24 +31,28 @@ def dump_json(value: Any) -> str:
 
 
 def dump_jsonl(records: Iterable[Any]) -> str:
-    """Return values as JSONL, with one value on each line."""
+    """Serialize values as JSONL, with one value per line."""
     return "".join(f"{dump_json(record)}\n" for record in records)
 
 
 def encodable(value: Any) -> Any:
-    """Return a value whose strings and keys can be encoded as UTF-8. Lone surrogates are escaped."""
+    """Escape lone surrogates in all strings of a value, so that the value can be encoded as UTF-8."""
     return _converted(value, _encodable)
 
 
 def packable(value: Any) -> Any:
-    """Return a value that msgpack can encode. Other types, such as dates, and integers of more than 64 bits become
-    strings."""
+    """Convert a value so that msgpack can serialize it.
+
+    Values of unsupported types, such as dates, are converted to strings. So are integers of more than 64 bits.
+    """
     return _converted(value, _packable)
 
 
 def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """Apply `convert` to all values in nested lists, dicts and NumPy arrays. Keys that JSON cannot represent become
-    strings."""
+    """Apply `convert` to each value in a nested structure of lists, dicts and NumPy arrays.
+
+    Dict keys are converted to strings, unless they are numbers or None, which `json.dumps` supports as keys.
+    """
     if isinstance(value, (list, tuple)):
         return [_converted(item, convert) for item in value]
     if isinstance(value, dict):
@@ -60,14 +68,17 @@ def _encodable(value: Any) -> Any:
 
 
 def _packable(value: Any) -> Any:
-    # msgpack has integers from -2^63 to 2^64 - 1.
+    # The integer types of msgpack range from -2^63 to 2^64 - 1.
     is_long = isinstance(value, int) and not -(1 << 63) <= value < 1 << 64
     is_packable = isinstance(value, (str, bytes, int, float, type(None))) and not is_long
     return _encodable(value if is_packable else str(value))
 
 
 def _json_value(value: Any) -> Any:
-    """Return a single value as a JSON type. Bytes become base64; other types, such as dates, become strings."""
+    """Convert a single value to a type that JSON supports.
+
+    Bytes are encoded as base64. Values of other unsupported types, such as dates, are converted to strings.
+    """
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, bytes):

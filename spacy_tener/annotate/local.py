@@ -1,7 +1,7 @@
-"""Annotation of files on one machine, by several processes on a CPU or by two threads on a GPU.
+"""Annotate files on one machine, with several processes on a CPU or with two threads on a GPU.
 
-`annotate_locally` is called by the command `annotate`. The calling process reads the input and submits its parts to the
-workers, which annotate and write them. A stopped job can be resumed.
+The command `annotate` calls `annotate_locally`. The main process reads the input and divides the records into parts.
+The worker processes or threads annotate the parts and write each part to its own file. A stopped job can be resumed.
 """
 
 from __future__ import annotations
@@ -33,19 +33,23 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-_AHEAD = 2  # number of parts in the queue and in progress, for each worker
-_THREADS_ON_GPU = 2  # one thread predicts while the other writes a file and the calling thread reads
-_LINE_INTERVAL = 60.0  # seconds between lines of progress if there is no terminal
+_AHEAD = 2  # maximum number of submitted parts per worker, including the part that the worker annotates
+_THREADS_ON_GPU = 2  # one thread uses the GPU while the other thread writes a file
+_LINE_INTERVAL = 60.0  # seconds between two progress messages if there is no terminal
 _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining}{postfix}"
 
-# A callback for each written part. Its arguments are the part, its counts, and whether an earlier run wrote the
-# part.
+# Type of a callback that is called after each part of the output. The arguments are the part, the number of its texts
+# and entities, and whether the part was already written in an earlier run of the job.
 OnPart = Callable[[Part, PartStats, bool], object]
 
 
 def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
-    """Annotate all records of a job, and write them in parts. Parts that an earlier run of the job wrote are
-    skipped."""
+    """Run an annotation job. Return the total number of texts, entities and errors.
+
+    The input is divided into parts. Parts that were written in an earlier run of the job are skipped.
+
+    on_part (OnPart): Callback that is called for each written or skipped part.
+    """
     total = PartStats()
 
     def count(part: Part, stats: PartStats, resumed: bool) -> None:
@@ -62,7 +66,7 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
 
 
 def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
-    """Yield the parts that must be annotated, and report the others to `count`."""
+    """Yield the parts of the input that are not annotated yet. Call `count` for parts from an earlier run."""
     for part in parts:
         stats = manifest.parts.get(part_name(job, part.number))
         if stats:
@@ -72,7 +76,10 @@ def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, co
 
 
 def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) -> Iterator[tuple[Part, PartStats]]:
-    """Annotate and write parts by the workers that the job requests. Yield each written part, without its records."""
+    """Annotate and write the parts of the input, with the number of worker processes or threads that the job requests.
+
+    YIELDS (tuple[Part, PartStats]): Each written part, with the number of its texts, entities and errors.
+    """
     if job.processes == 1 and job.annotator.gpu_id < 0:
         for part in parts:
             yield part, write_part(job, part, schema)
@@ -82,7 +89,7 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
         running: dict[Future[PartStats], Part] = {}
         for part in parts:
             future = pool.submit(write, part, schema)
-            running[future] = Part(part.number, position=part.position)  # without the records, to free memory
+            running[future] = Part(part.number, position=part.position)  # don't keep the records in memory
             while len(running) >= _AHEAD * max(job.processes, _THREADS_ON_GPU):
                 yield from _completed(running)
         while running:
@@ -90,7 +97,10 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
 
 
 def _completed(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
-    """Wait until at least one part is written. Yield the written parts, and remove them from `running`."""
+    """Wait until a worker has written a part of the input. Remove all written parts from `running`.
+
+    YIELDS (tuple[Part, PartStats]): Each written part, with the number of its texts, entities and errors.
+    """
     ended, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in sorted(ended, key=lambda future: running[future].number):
         yield running.pop(future), future.result()
@@ -98,7 +108,7 @@ def _completed(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, P
 
 @contextmanager
 def _threads(job: AnnotationJob) -> Iterator[Executor]:
-    """Start threads that share the pipeline, so that one predicts on the GPU while the other writes a file."""
+    """Start two threads that share the pipeline. One thread can use the GPU while the other thread writes a file."""
     pool = ThreadPoolExecutor(_THREADS_ON_GPU, initializer=use_gpu, initargs=(job.annotator.gpu_id,))
     try:
         yield pool
@@ -108,9 +118,10 @@ def _threads(job: AnnotationJob) -> Iterator[Executor]:
 
 @contextmanager
 def _processes(job: AnnotationJob) -> Iterator[Executor]:
-    """Start processes, each with a copy of the pipeline. They exit when this process ends, even if it is killed.
+    """Start the worker processes. Each worker loads its own copy of the pipeline.
 
-    Each process waits in a thread for data from a pipe. The system closes the pipe when this process ends.
+    The workers exit when the main process ends, even if the main process is killed. To detect this, a thread in each
+    worker reads from a pipe, which the operating system closes when the main process ends.
     """
     before = dict(os.environ)
     threads = str(max(1, count_cores() // job.processes))
@@ -139,16 +150,19 @@ _job: AnnotationJob
 
 
 def _start_process(job: AnnotationJob, pipe_end: Connection) -> None:
-    """Initialize a worker process. The job is a global variable, so that it is pickled once and not for each task."""
+    """Initialize a worker process.
+
+    The job is stored in a global variable, so that it is pickled once per worker instead of once per part.
+    """
     global _job
     _job = job
-    # Ctrl-C is sent to all processes of a terminal, and the parent process handles it.
+    # The terminal sends Ctrl-C to the workers, too. Only the main process handles the signal.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_exit_with_parent, args=(pipe_end,), daemon=True).start()
 
 
 def _exit_with_parent(pipe_end: Connection) -> None:
-    """Wait until the pipe is closed, and exit at once."""
+    """Wait until the main process closes its end of the pipe, and then exit this worker process."""
     with suppress(EOFError, OSError):
         pipe_end.recv()
     os._exit(1)
@@ -159,12 +173,13 @@ def _write_in_process(part: Part, schema: pa.Schema | None) -> PartStats:
 
 
 class Progress:
-    """A progress bar with the remaining time and the counts. Without a terminal, it prints a line each minute.
+    """A progress bar that shows the remaining time and the number of texts, entities and errors.
 
-    An instance is an `OnPart` callback.
+    Pass an instance as `on_part` to `annotate_locally`. If standard error is not a terminal, a line is logged every
+    minute instead of the bar.
 
-    size (int): Size of the input in bytes, from which the remaining time is estimated.
-    log (Callable[[str], object]): Prints a line.
+    size (int): Input size in bytes. The remaining time is estimated from this size.
+    log (Callable[[str], object]): Function that prints a line.
     """
 
     def __init__(self, size: int, log: Callable[[str], object]) -> None:
@@ -188,6 +203,6 @@ class Progress:
             return
         step = max(0, part.position - self._bar.n)
         if resumed:
-            self._bar.initial += step  # exclude parts of earlier runs from the rate
+            self._bar.initial += step  # exclude skipped parts when the bar estimates the remaining time
         self._bar.set_postfix_str(str(self._total), refresh=False)
         self._bar.update(step)

@@ -1,7 +1,9 @@
-"""Annotation jobs, and their output: a directory with a Parquet or JSONL file for each part of the input.
+"""Run annotation jobs on files, and write the annotated records to Parquet or JSONL files.
 
-OUTPUT/part-00000.parquet    annotated records
-OUTPUT/_manifest.json        inputs and settings of the job, and the counts of each written part
+The input is divided into parts, and each part is written to its own file in the output directory:
+
+    OUTPUT/part-00000.parquet    annotated records
+    OUTPUT/_manifest.json        inputs and settings of the job, and the number of texts and entities in each part
 """
 
 from __future__ import annotations
@@ -31,14 +33,14 @@ _LOCK = ".lock"
 
 @dataclass(frozen=True)
 class AnnotationJob:
-    """The annotation of files by a pipeline.
+    """An annotation job's inputs, settings and output directory.
 
-    annotator (Annotator): Adds the entities to records.
+    annotator (Annotator): The annotator, which holds the pipeline and its settings.
     sources (Sequence[Source]): The files to annotate.
     output (Path): The output directory.
-    options (ReadOptions): How to read the files.
+    options (ReadOptions): Options for reading the files.
     format (str): Format of the output files: "parquet" or "jsonl".
-    processes (int): Number of processes. With 1, the calling process annotates.
+    processes (int): Number of worker processes. With 1, no process is started.
     """
 
     annotator: Annotator
@@ -61,7 +63,10 @@ class AnnotationJob:
 
     @property
     def dependencies(self) -> dict[str, Any]:
-        """Settings and inputs that determine the output. A job can only be resumed if they are unchanged."""
+        """All inputs and settings that determine the output.
+
+        They are saved in the manifest. A job can only be resumed if none of them has changed.
+        """
         model = self.annotator.model
         weights = digest(get_package_path(model) if is_package(model) else Path(model))
         return {
@@ -76,7 +81,7 @@ class AnnotationJob:
 
 @dataclass
 class PartStats:
-    """Numbers of annotated texts, characters, entities and errors."""
+    """The number of texts, characters, entities and errors in one or more parts."""
 
     texts: int = 0
     characters: int = 0
@@ -93,9 +98,10 @@ class PartStats:
 
 @contextmanager
 def open_output(job: AnnotationJob) -> Iterator[Manifest]:
-    """Start or resume writing the output of a job.
+    """Open the output directory of a job, and yield the job's manifest.
 
-    The output directory is locked. Temporary files of a killed process are removed.
+    If the directory contains output from an earlier run, the job is resumed. While the directory is open, it is locked
+    for other processes. Temporary files that a killed process left are deleted.
     """
     with locked(job.output / _LOCK):
         with writing(job.output):
@@ -110,17 +116,21 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
 
 
 def part_name(job: AnnotationJob, number: int) -> str:
-    """Return the file name of a part."""
+    """Return the name of the output file for a part of the input.
+
+    number (int): Index of the part.
+    """
     return f"part-{number:05}.{job.format}"
 
 
 def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
-    """Return the Arrow schema of the output and an iterator over all parts of the input.
+    """Check the input of a job, and read its first part.
 
-    The schema is inferred from the first part. It is None if no Arrow table is needed, or if the input consists of
-    tables.
+    Raise an error if the input is empty or has no text column, or if an input column has the name of an output column.
 
-    Raise an error if the input is empty, has no text column, or has columns with the names of the added columns.
+    RETURNS (tuple[pa.Schema | None, Iterator[Part]]): The Arrow schema for records that are not read from tables, and
+        an iterator over all parts. The schema is inferred from the first part. It is None if the output format is
+        JSONL, or if all inputs are tables.
     """
     settings = job.annotator.settings
     tables = [source for source in job.sources if source.format == "parquet"]
@@ -137,7 +147,7 @@ def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
         remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
         raise RemedyError(f"The records have no column '{settings.text}'", remedy)
     first_rows: Part | None = first
-    if tables and not first.readable:  # the first part has tables, or errors of damaged tables, but no rows
+    if tables and not first.readable:  # the first part has no valid records, so infer the schema from other files
         rows = [source for source in job.sources if source not in tables]
         first_rows = next(read_parts(rows, job.options, settings.text), None)
     return _schema_of(job, first_rows) if first_rows else None, chain([first], parts)
@@ -152,9 +162,10 @@ def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
 
 
 def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> PartStats:
-    """Annotate a part and write it to the output.
+    """Annotate one part of the input, and write the part to its output file.
 
-    schema (pa.Schema | None): The schema that `read_job` returns.
+    schema (pa.Schema | None): The Arrow schema that `read_job` returns.
+    RETURNS (PartStats): The number of texts, entities and errors in the part.
     """
     settings, annotator = job.annotator.settings, job.annotator
     if job.format == PARQUET:
@@ -163,7 +174,7 @@ def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> Part
         from .arrow import parquet_bytes, table_of_rows, values_of
 
         if part.rows:
-            # If there is no schema, the input consists of tables, and these rows contain the errors of damaged files.
+            # Without a schema, all inputs are tables. The records then only report damaged files.
             table = table_of_rows(annotator(part.rows), schema or _schema_of(job, part), settings)
         else:
             table = annotator(pa.concat_tables(part.tables))

@@ -1,8 +1,8 @@
-"""Read records from files (text, JSONL, CSV, Parquet, `.spacy`) and from standard input.
+"""Read records from text, JSONL, CSV, Parquet and `.spacy` files, and from standard input.
 
-`read_parts` reads files in parts, which `annotate` processes and writes. Damaged records are included, so that they are
-reported in the output. `stream_records` yields single records for `silver`, `suggest` and `explain`, and raises an
-error at a damaged record.
+The command `annotate` uses `read_parts`, which divides the records into parts. Records that cannot be read completely
+are yielded as well, so that the command reports them in its output. The commands `silver`, `suggest` and `explain` use
+`stream_records`, which yields single records and raises an error if a record cannot be read.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ from .answers import TEXT_COLUMN, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Maximum size of a part in characters, or in bytes for tables. A part ends at the first record that exceeds it.
+# Size limit of a part, in characters for records and in bytes for tables. The record that reaches the limit is the last
+# record of the part.
 PART_CHARACTERS = 1_000_000
-# Maximum size of the tables in which Parquet files are read.
+# Parquet files are read as small tables with at most this number of rows and bytes, to limit the memory.
 _MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18
 
 
@@ -57,9 +58,9 @@ _MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18
 class Source:
     """An input file.
 
-    address (str): Its path, or `-` for standard input.
-    size (int): Its size in bytes, before decompression.
-    version (str): A string that changes if the file is changed.
+    address (str): File path.
+    size (int): File size in bytes. For compressed files, this is the compressed size.
+    version (str): A string that changes when the file is modified.
     """
 
     address: str
@@ -68,17 +69,19 @@ class Source:
 
     @property
     def format(self) -> str:
-        """The format of the file, determined by its extension."""
+        """The file format, which is determined from the file extension."""
         return format_of(self.address)
 
 
 def find_texts(inputs: Sequence[str | Path], output: Path | None = None) -> tuple[list[str], list[str]]:
-    """Return the files to read, in order, and the files in directories that are ignored because of their extension.
+    """Find all input files in files and directories.
 
-    A file that is passed several times is read several times.
+    A path that is passed twice is returned twice.
 
     inputs (Sequence[Union[str, Path]]): Files, directories, and `-` for standard input.
-    output (Optional[Path]): The output directory. If it is inside an input directory, its files are not read.
+    output (Optional[Path]): The output directory. Its files are ignored if it is inside an input directory.
+    RETURNS (tuple[list[str], list[str]]): The input files, in the order of `inputs`, and the files in directories that
+        were skipped because their extension is not supported.
     """
     remedy = f"Pass the files themselves, or rename them to one of the extensions {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
@@ -89,7 +92,10 @@ def find_texts(inputs: Sequence[str | Path], output: Path | None = None) -> tupl
 
 
 def find_sources(inputs: Sequence[str], output: Path | None = None) -> tuple[list[Source], list[str]]:
-    """Return the files to read as sources, and the ignored files. See `find_texts`."""
+    """Find all input files with their size and version. See `find_texts`.
+
+    RETURNS (tuple[list[Source], list[str]]): The input files, and the skipped files.
+    """
     addresses, left_out = find_texts(inputs, output)
     return [Source(address, *size_and_version(address)) for address in addresses], left_out
 
@@ -98,9 +104,9 @@ def find_sources(inputs: Sequence[str], output: Path | None = None) -> tuple[lis
 class ReadOptions:
     """Options for reading files.
 
-    encoding (str): The encoding of text files, JSONL and CSV.
-    whole_files (bool): Whether a text file is a single text. By default, each line is a text.
-    part_size (int): Maximum number of texts in a part.
+    encoding (str): Character encoding of text, JSONL and CSV files.
+    whole_files (bool): Read each text file as a single text. By default, each line is a text.
+    part_size (int): Maximum number of texts in a part. Each part is written to one output file.
     """
 
     encoding: str = "utf-8"
@@ -114,10 +120,11 @@ class ReadOptions:
 
 
 class _Chunk(NamedTuple):
-    """A record, or a small table of records.
+    """One record, or a small table of records from a Parquet file.
 
+    content (Union[Record, pa.Table]): The record or the table.
     size (int): Size of the record in characters, or of the table in bytes.
-    location (str): File and line, for messages.
+    location (str): File and line number for error messages.
     """
 
     content: Record | pa.Table
@@ -127,13 +134,15 @@ class _Chunk(NamedTuple):
 
 @dataclass
 class Part:
-    """Records that are annotated together and written to one file.
+    """A part of the input, which is written to one output file.
+
+    A part contains either records or tables.
 
     number (int): Index of the part.
-    rows (list[Record]): The records, if the input has no tables.
-    tables (list[pa.Table]): The records, if the input consists of tables. All tables have the same schema.
-    position (int): Number of bytes of the input up to the end of this part, for the progress bar.
-    size (int): Size of the records in characters, or of the tables in bytes.
+    rows (list[Record]): The records, if they are not read from Parquet files.
+    tables (list[pa.Table]): Tables from Parquet files. All tables have the same schema.
+    position (int): Number of input bytes up to the end of this part, for the progress bar.
+    size (int): Total size of the records in characters, or of the tables in bytes.
     """
 
     number: int
@@ -147,20 +156,21 @@ class Part:
 
     @property
     def columns(self) -> list[str]:
-        """The names of all columns. Damaged records are ignored, unless all records are damaged."""
+        """The names of all columns. Damaged records are only considered if there are no other records."""
         row_columns = (str(name) for row in self.readable or self.rows for name in row)
         return list(dict.fromkeys([*row_columns, *(name for table in self.tables for name in table.column_names)]))
 
     @property
     def readable(self) -> list[Record]:
-        """The rows without damaged values."""
+        """The records that could be read completely. Tables are not included."""
         return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
 
     def take(self, content: Record | pa.Table, size: int, limit: int) -> pa.Table | None:
-        """Add a record or a table.
+        """Add a record or a table to the part. If the table exceeds the limit, only its first rows are added.
 
+        size (int): Size of the record in characters.
         limit (int): Maximum number of records in the part.
-        RETURNS (pa.Table | None): The remaining rows of a table that does not fit.
+        RETURNS (pa.Table | None): The rows of the table that were not added.
         """
         if isinstance(content, dict):
             self.rows.append(content)
@@ -173,19 +183,22 @@ class Part:
         return content.slice(room) if len(content) > room else None
 
     def fits(self, content: Record | pa.Table) -> bool:
-        """Return whether a record or a table can be added. A part contains either records or tables with the same
-        schema."""
+        """Return whether a record or a table can be added to the part.
+
+        A part cannot contain both records and tables, and all its tables must have the same schema.
+        """
         if isinstance(content, dict):
             return not self.tables
         return not self.rows and (not self.tables or self.tables[0].schema.equals(content.schema))
 
 
 def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[Part]:
-    """Yield all records in parts. The parts are the same in each call, so that a stopped job can be resumed.
+    """Yield all records in parts.
 
-    The text of a damaged record is a `DamagedText`.
+    The division is the same in each call, so that a stopped job can be resumed. If a text cannot be read completely, it
+    is a `DamagedText`, which is a string with a description of the problem.
 
-    text (str): Name of the text column. Texts of files without columns get this name.
+    text (str): Name of the text column. For file formats without columns, the column with the text gets this name.
     """
     part = Part(0)
     for chunk, position in _read_sources(sources, options, text):
@@ -201,7 +214,10 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
 
 
 def stream_records(addresses: Sequence[str]) -> Generator[Record]:
-    """Yield all records whose text is not blank. Raise an error at a damaged record."""
+    """Yield all records with a non-empty text. Raise an error if a record cannot be read completely.
+
+    addresses (Sequence[str]): Paths of the files, or `-` for standard input.
+    """
     for address in addresses:
         try:
             with nullcontext(sys.stdin.buffer) if address == STDIN else open(address, "rb") as file:
@@ -209,13 +225,16 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
                     yield from _valid_records(chunk)
         except RemedyError:
             raise
-        except Exception as error:  # the libraries of the formats raise many types of errors
+        except Exception as error:  # there is no common base class for the errors of all file formats
             reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
             raise InputError(address, reason, "Check the path, and that the file is complete.") from error
 
 
 def _valid_records(chunk: _Chunk) -> Iterator[Record]:
-    """Yield the records of a chunk whose text is not blank. Raise an error if a text is damaged."""
+    """Yield the records of a chunk one by one. Records with an empty text are skipped.
+
+    Raise an error if a text could not be read completely.
+    """
     if isinstance(chunk.content, dict):
         records = [chunk.content]
     else:
@@ -233,10 +252,10 @@ def _valid_records(chunk: _Chunk) -> Iterator[Record]:
 
 
 def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) -> Iterator[tuple[_Chunk, int]]:
-    """Yield the chunks of all files, and the number of bytes read so far.
+    """Yield the records in all files, each with the number of bytes that have been read so far.
 
-    A file that is damaged, for example a truncated archive, ends with a record that reports the error. A file that
-    cannot be opened or read raises an error.
+    If a file is damaged, for example a truncated archive, its last record describes the error. If a file cannot be
+    opened or read at all, an error is raised.
     """
     offset = 0
     for source in sources:
@@ -258,7 +277,7 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
 
 
 def _read(address: str, file: IO[bytes], options: ReadOptions, text: str) -> Iterator[_Chunk]:
-    """Yield the chunks of a file. The extension determines the format."""
+    """Yield the records in a file. The file format is determined from the file extension."""
     format = format_of(address)
     if format == "parquet":
         yield from _read_parquet(address, file)
@@ -291,15 +310,17 @@ def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> It
 
 
 def _with_location(text: str, location: str) -> str:
-    """Return a text. If it is damaged, add the file and line to its reason."""
+    """If a text is a `DamagedText`, add the file and line number to its description of the problem.
+
+    Other texts are returned unchanged.
+    """
     return DamagedText(text, f"{location}: {text.reason}") if isinstance(text, DamagedText) else text
 
 
 def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iterator[_Chunk]:
-    """Yield the rows of a CSV or TSV file, whose first row contains the names of the columns.
+    """Yield the rows in a CSV or TSV file. The first row must contain the column names.
 
-    Values are not converted to numbers, because an identifier may begin with zeros. Quotes have no special meaning in
-    TSV.
+    All values are strings, so that IDs keep their leading zeros. Quotation marks have no special meaning in TSV files.
     """
     csv.field_size_limit(MAX_LINE_LENGTH)
     with open_text(stream, encoding) as file:
@@ -331,7 +352,7 @@ def _read_csv(address: str, stream: IO[bytes], text: str, encoding: str) -> Iter
 
 
 def _distinct(names: list[str]) -> list[str]:
-    """Return unique column names. Repeated names get a number as in pandas: `tag`, `tag.1`."""
+    """Make column names unique. As in pandas, a number is appended to repeated names: `tag`, `tag.1`."""
     distinct: dict[str, None] = {}
     for name in names:
         numbered = (f"{name}.{number}" for number in itertools.count(1))
@@ -351,9 +372,10 @@ def _csv_record(header: list[str], fields: list[str], location: str, text: str, 
 
 
 def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Chunk]:
-    """Yield the text of each Doc and the items of its `user_data` as columns. The file is read into memory.
+    """Yield a record for each Doc in a `.spacy` file. The whole file is read into memory.
 
-    If `user_data` has the name of the text column, the item becomes the column `user_data.text`.
+    The columns are the text and the items of `Doc.user_data`. An item with the same name as the text column, for
+    example `text`, is renamed to `user_data.text`.
     """
     for doc in DocBin().from_bytes(file.read()).get_docs(Vocab()):
         columns = {name: value for name, value in doc.user_data.items() if isinstance(name, str)}
@@ -363,7 +385,10 @@ def _read_spacy(address: str, file: IO[bytes], text: str) -> Iterator[_Chunk]:
 
 
 def parquet_columns(source: Source) -> list[str]:
-    """Return the column names of a Parquet file. The list is empty if the file is damaged, which is reported later."""
+    """Return the column names in a Parquet file.
+
+    If the file is damaged, the list is empty. The damage is reported when the records are read.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -375,7 +400,7 @@ def parquet_columns(source: Source) -> list[str]:
 
 
 def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Chunk]:
-    """Yield a Parquet file as small tables, which preserve the types of columns."""
+    """Yield the records in a Parquet file as small tables, so that the column types are preserved."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -387,7 +412,7 @@ def _read_parquet(address: str, file: IO[bytes]) -> Iterator[_Chunk]:
 
 
 def _split_table(table: pa.Table) -> Iterator[pa.Table]:
-    """Yield a table in slices of at most `_MAX_TABLE_BYTES`. A larger row is a slice by itself."""
+    """Split a table into slices of at most `_MAX_TABLE_BYTES` bytes. A single row can be larger."""
     if len(table) <= 1 or table.nbytes <= _MAX_TABLE_BYTES:
         yield table
     else:
@@ -397,16 +422,17 @@ def _split_table(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _position(file: IO[bytes]) -> int:
-    """Return the number of bytes read from a file, or 0 if it is unknown, for example for a pipe."""
+    """Return the current position in a file in bytes, or 0 if the position is unknown, for example in a pipe."""
     with suppress(OSError, ValueError):
         return file.tell()
     return 0
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether an error means that a file is damaged. Other errors mean that the file cannot be accessed.
+    """Return whether an error is caused by the content of a file.
 
-    Operating system errors have an `errno`. Decompression libraries raise OSError without it for damaged data.
+    Errors in accessing the file have an `errno`. For damaged data, decompression libraries raise an OSError without
+    `errno`, or another exception.
     """
     if isinstance(error, OSError):
         return error.errno is None

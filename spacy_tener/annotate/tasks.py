@@ -1,4 +1,7 @@
-"""Tasks that run a pipeline on a batch of texts, with one result for each text. `annotate` and `serve` call them."""
+"""Functions that run a pipeline on batches of texts and return one result per text.
+
+The `Annotator` and the server use this module.
+"""
 
 from __future__ import annotations
 
@@ -14,32 +17,38 @@ from ..pipeline.entities import FoundEntity
 from ..pipeline.finding import InputText, PipelineNER, crf_pipes, found_entities, make_doc, probability_config
 from ..pipeline.windows import ItemT, batch_by_size
 
-# A function that returns a result for each text.
+# Type of a function that takes a batch of texts and returns one result per text.
 TextFunction = Callable[[Sequence[InputText]], Sequence[Any]]
 
-# Maximum number of characters in a batch. A longer text is a batch of its own.
+# Maximum number of characters in a batch. A longer text forms its own batch.
 BATCH_CHARACTERS = 4_096
 
 
 def sequence_score(log_probability: float, characters: int) -> float:
-    """Return the score of an annotation task: p ** (1 / sqrt(characters)), with the probability p of its best label
-    sequence.
+    """Return the prediction score of a text for annotation tools: `p ** (1 / sqrt(characters))`.
 
-    The exponent compensates for the length, so that tasks which are sorted by score are not sorted by length.
+    `p` is the probability of the best label sequence, which decreases with the length of the text. The exponent
+    compensates for this, so that texts sorted by score are not simply sorted by length.
+
+    log_probability (float): The logarithm of `p`.
+    characters (int): Number of characters in the text.
     """
     return math.exp(log_probability / math.sqrt(max(1, characters)))
 
 
 def batch_by_length(items: Iterable[ItemT], length: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
-    """Yield batches of items with similar lengths, the shortest first, so that short texts do not wait for long
-    ones."""
+    """Sort items by length, and divide the items into batches. The batches with the shortest items come first.
+
+    length (Callable[[Any], int]): Function that returns the number of characters in an item.
+    """
     return batch_by_size(sorted(items, key=length), BATCH_CHARACTERS, length)
 
 
 def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
-    """Run a task on texts. Return the result or the exception for each text.
+    """Run a function on a batch of texts. Return one result per text, or the exception if the text caused an error.
 
-    If a batch fails, it is split in half and both halves are run again, until the texts that cause the error are found.
+    If the function fails, the batch is split in half, and the function is called for each half. This is repeated until
+    the texts that cause the error are found.
     """
     if not texts:
         return []
@@ -56,23 +65,25 @@ def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
 
 
 def entity_task(nlp: Language, *, probability: bool = True) -> TextFunction:
-    """Return a task whose result for a text is a list of `FoundEntity`.
+    """Return a function that predicts the entities in each text.
 
-    probability (bool): Include probabilities, even if the components have no `spans_key`.
+    probability (bool): Compute a probability for each entity, whatever the `spans_key` of the components is.
     """
     return partial(_entities, nlp, probability)
 
 
 def k_best_task(nlp: Language, k: int) -> TextFunction:
-    """Return a task that finds the entities and the k best label sequences of each text.
+    """Return a function that predicts the entities and the k best label sequences for each text.
 
-    The label sequences are those of the first `tener_ner`. If the pipeline has none, the list is empty.
+    The label sequences are predicted by the first `tener_ner` component. Without such a component, the list of label
+    sequences is empty.
     """
     return partial(_k_best, nlp, k)
 
 
 def _entities(nlp: Language, probability: bool, texts: Sequence[InputText]) -> list[list[FoundEntity]]:
-    # A memory zone drops the strings that the texts add to the vocabulary.
+    # The memory zone deletes the strings that the texts add to the vocabulary. Otherwise, the vocabulary would grow
+    # during a long job.
     with nlp.memory_zone():
         docs = [make_doc(nlp, text) for text in texts]
         return found_entities(nlp, nlp.pipe(docs, component_cfg=probability_config(nlp) if probability else {}))

@@ -1,1 +1,4 @@
-"""The architectures of the papers, a folder each, and `tagger.py`, which adds the CRF to any of them."""
+"""Model architectures for named entity recognition.
+
+Each subpackage implements the encoders of one or more papers. The module `tagger` adds a CRF to an encoder.
+"""

@@ -1,7 +1,7 @@
-"""The model of the component `tener_ner`: any token-to-vector model with a CRF on top.
+"""The model of the `tener_ner` component, which is a token-to-vector model with a CRF output layer.
 
-`spacy_tener.CRFTagger.v1` is the registered function. The component uses the other functions to access the CRF and to
-change the number of labels.
+`build_crf_tagger` is registered as `spacy_tener.CRFTagger.v1`. The component uses the other functions of this module to
+access the CRF and to add labels.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def build_crf_tagger(
     dropout: Probability = 0.4,
     depth: PositiveInt = 1,
 ) -> TaggerModel:
-    """Construct a tagger: a token-to-vector model, and a CRF over BIOES tags.
+    """Construct a tagger, which consists of a token-to-vector model and a CRF output layer for BIOES tags.
 
-    Registered as `spacy_tener.CRFTagger.v1`. The output of the model is the emission scores. The transition scores of
-    the CRF are parameters of its output layer, which the component uses to compute the loss and to decode.
+    Registered as `spacy_tener.CRFTagger.v1`. The model returns the emission scores. The `tener_ner` component uses
+    these scores, and the transition scores of the CRF, to compute the loss and to decode the best tag sequence.
 
-    tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): A token-to-vector model: of this package, of spaCy, or a
-        listener to a shared `tok2vec` or `transformer` component. None for `spacy_tener.TENER.v1` with its defaults.
-    nO (Optional[int]): Number of tags: four for each label and one more, times `depth`. None to let `initialize` set it
-        from the labels.
+    tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): Token-to-vector model. You can use a model of this package or
+        of spaCy, or a listener to a shared `tok2vec` or `transformer` component. Defaults to `spacy_tener.TENER.v1`.
+    nO (Optional[int]): Number of output tags, which is `depth * (4 * labels + 1)`. None to set the number from the
+        labels during initialization.
     dropout (float): Dropout rate of the token vectors.
-    depth (int): Maximum nesting depth of entities. 1 for entities that are not nested. The model predicts a tag
-        sequence for each depth.
+    depth (int): Maximum depth of nested entities. The model predicts a separate tag sequence for each depth. 1 if
+        entities are not nested.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns emission scores. *Shape:* (tokens, nO)
     """
     if nO is not None:
@@ -70,14 +70,18 @@ def build_crf_tagger(
 
 
 def _build_head(*, nI: int, nO: int, dropout: float, depth: int) -> CRFHead:
-    """Build the torch module of the output layer."""
+    """Create the torch module of the output layer."""
     from ..crf.crf_torch import CRFHead
 
     return CRFHead(width=nI, n_labels=_count_labels(nO, depth), dropout=dropout, depth=depth)
 
 
 def _count_labels(nO: int, depth: int) -> int:
-    """Return the number of labels, or raise a ValueError if `nO` is not a possible number of tags."""
+    """Return the number of entity labels for a number of output tags.
+
+    Each label has the tags B, I, E and S, and there is one tag O. For nested entities, these tags exist once per depth.
+    Raise a ValueError if `nO` does not have the form `depth * (4 * labels + 1)`.
+    """
     n_labels, rest = divmod(nO - depth, 4 * depth)
     if rest or n_labels < 0:
         times = f", times its depth of {depth}" if depth > 1 else ""
@@ -88,16 +92,19 @@ def _count_labels(nO: int, depth: int) -> int:
 
 
 def depth_of(model: Model[Any, Any]) -> int:
-    """Return the maximum nesting depth of the entities that a tagger predicts."""
+    """Return the maximum depth of nested entities that a tagger can predict."""
     return int(model.attrs.get("depth", 1))
 
 
 def split_depths(rows: Rows, depth: int) -> Rows:
-    """Split the emissions by nesting depth, so that the CRF gets a sequence for each text and depth.
+    """Rearrange a tagger's emission scores for nested entities, so that each depth is a separate sequence.
 
-    The emissions of the first depth come first, for all units, then the emissions of the second depth, and so on.
+    All scores of the first depth come first, followed by all scores of the second depth, and so on. A unit is a token
+    or a character.
 
-    *Shape:* (units, depth * tags) to (depth * units, tags)
+    rows (Rows): Emission scores. *Shape:* (units, depth * tags)
+    depth (int): Maximum nesting depth.
+    RETURNS (Rows): *Shape:* (depth * units, tags)
     """
     units, columns = rows.shape
     tags = columns // depth
@@ -105,11 +112,11 @@ def split_depths(rows: Rows, depth: int) -> Rows:
 
 
 def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
-    """Add tags to the model for new labels, and keep the weights of existing labels.
+    """Add output tags for new labels to a tagger. The weights of existing labels are not changed.
 
-    model (TaggerModel): The tagger, which is modified.
-    nO (int): The new number of tags.
-    RETURNS (TaggerModel): The same model.
+    model (TaggerModel): The tagger, which is modified in place.
+    nO (int): The new number of output tags.
+    RETURNS (TaggerModel): The modified tagger.
     """
     n_labels = _count_labels(nO, depth_of(model))
     output = _output_layer(model)
@@ -124,29 +131,29 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
 
 
 def set_labels(model: TaggerModel, n_labels: int) -> None:
-    """Set the number of labels of a model, whether it is initialized or not."""
+    """Set a tagger's number of entity labels. If the tagger is already initialized, labels can only be added."""
     resize_output(model, depth_of(model) * TagLayout(n_labels).n_tags)
 
 
 def crf(model: Model[Any, Any]) -> CRF:
-    """Return the torch module of the CRF, for training."""
+    """Return a tagger's CRF as a torch module, for training."""
     head: CRFHead = torch_shim(_output_layer(model)).module
     return head.crf
 
 
 def crf_scorer(model: Model[Any, Any]) -> PathScorer:
-    """Return the NumPy implementation of the CRF, for prediction on the CPU."""
+    """Return the NumPy implementation of a tagger's CRF, for prediction on the CPU."""
     return cast(CRFPredictor, torch_shim(_output_layer(model)).predictor()).scorer
 
 
 def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
-    """Return the NumPy implementation of the CRF, and the emissions as an array on the CPU.
+    """Copy a tagger's CRF and emission scores to the CPU, to decode with NumPy.
 
-    The weights of the CRF are copies, so that later training does not change them. Emissions and weights are copied
-    from a GPU together, which takes one synchronization.
+    The weights are copied, so that they don't change if training continues. If the model runs on a GPU, weights and
+    scores are transferred together, which requires only one synchronization.
 
-    emissions (Rows): The output of `predict`. *Shape:* (units, tags)
-    RETURNS (tuple[PathScorer, AnyFloats]): The CRF and the emissions.
+    emissions (Rows): Emission scores, with one row per token or character. *Shape:* (units, tags)
+    RETURNS (tuple[PathScorer, AnyFloats]): The NumPy implementation of the CRF, and the emission scores.
     """
     if isinstance(emissions, np.ndarray):
         return crf_scorer(model), emissions
@@ -156,7 +163,7 @@ def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFlo
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:
-    """Return the output layer with the CRF, or raise a ValueError if the model has none."""
+    """Return a tagger's CRF output layer. Raise a ValueError if the model has no CRF."""
     if not model.has_ref("output_layer") or model.get_ref("output_layer").name != "crf_head":
         raise ValueError(
             "The component 'tener_ner' needs a model with a CRF on top. In the config, set "

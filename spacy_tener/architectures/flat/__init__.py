@@ -1,5 +1,7 @@
-"""FLAT (Li et al., 2020), FLAT-ATSSA (Hu et al., 2022) and MECT (Wu et al., 2021): encoders with lexicon words.
+"""Chinese NER encoders with lexicon words: FLAT (Li et al., 2020), FLAT-ATSSA (Hu et al., 2022) and MECT (Wu et al.,
+2021).
 
-`flat.py` has the registered functions of all three, `flat_config.py` their sizes and options. `flat_torch.py` and
-`flat_numpy.py` have the encoder of FLAT and MECT, `atssa_torch.py` and `atssa_numpy.py` that of FLAT-ATSSA.
+The registered functions are in `flat.py`, and the hyperparameters in `flat_config.py`. `flat_torch.py` and
+`flat_numpy.py` implement the encoder that FLAT and MECT share. `atssa_torch.py` and `atssa_numpy.py` implement the
+encoder of FLAT-ATSSA.
 """

@@ -1,7 +1,8 @@
-"""The NumPy implementation of FLAT-ATSSA's encoder, for prediction on a CPU without torch.
+"""The FLAT-ATSSA encoder in NumPy, for prediction on a CPU without torch.
 
-Each class computes the same as the class of this name in `atssa_torch` or `selection_torch`, in evaluation mode and
-from the same weights. `tests/architectures/test_parity.py` compares both.
+Each class is the counterpart of the class with the same name in `atssa_torch` or `selection_torch`. It is created from
+the weights of the torch module, and returns the same output as the module in evaluation mode. The tests in
+`tests/architectures/test_parity.py` compare the outputs.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from .plans import Covers
 
 
 class WordFusion:
-    """Multi-head attention from each character to the words that contain it (eq. 13 to 15). See `atssa_torch`.
+    """Multi-head attention from each character to the lexicon words that contain it. See `atssa_torch.WordFusion`.
 
-    n_heads (int): Number of heads.
+    n_heads (int): Number of attention heads.
     width (int): Output width.
-    weights (Weights): The module's weights.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, n_heads: int, width: int, weights: Weights) -> None:
@@ -35,7 +36,7 @@ class WordFusion:
         self.u, self.v = (weights.shaped(name, n_heads, width // n_heads) for name in ("u", "v"))
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """Compute the attention output of each character. It is zero for characters without a word.
+        """Compute the attention output for each character. For characters that no word contains, the output is zero.
 
         chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
         words (FloatArray): Word embeddings. *Shape:* (words, word width)
@@ -46,7 +47,7 @@ class WordFusion:
         if not len(words):
             return fused
         covers = Covers.of(lattice)
-        # The pairs are sorted by character, so that `reduceat` computes the maximum and the sums of each softmax.
+        # `reduceat` reduces consecutive segments. Sort the pairs by character, so that each softmax is one segment.
         order = np.argsort(covers.characters, kind="stable")
         characters = covers.characters[order]
         begins = np.flatnonzero(np.diff(characters, prepend=-1))
@@ -64,9 +65,15 @@ class WordFusion:
         return fused
 
     def _scores(self, query: FloatArray, key: FloatArray, covers: Covers, order: IntArray) -> FloatArray:
-        """Compute the scores `(q + u) . k + (q + v) . R` (eq. 5). *Shape:* (pairs, heads)
+        """Compute the attention score `(q + u) . k + (q + v) . R` of each character and each word that contains it.
 
-        order (IntArray): The order of the pairs. *Shape:* (pairs,)
+        See eq. 5 of Hu et al. (2022), where `R` is the relative position embedding.
+
+        query (FloatArray): Projected characters. *Shape:* (characters, heads, head width)
+        key (FloatArray): Projected words. *Shape:* (words, heads, head width)
+        covers (Covers): The pairs of a character and a word.
+        order (IntArray): The order in which the pairs are returned, as indices into `covers`. *Shape:* (pairs,)
+        RETURNS (FloatArray): *Shape:* (pairs, heads)
         """
         sin, cos = sinusoids(covers.longest, self.u.size)
         from_head, from_tail = (
@@ -82,15 +89,18 @@ class WordFusion:
         return scores
 
 
-# A finite score below all others, so that a threshold is never -inf.
+# A finite number that is smaller than any attention score. It replaces thresholds of -inf, which padded keys would
+# reach because their score is -inf.
 _LOWEST = float(np.finfo(np.float32).min) / 2
 
 
 class SelectiveAttention(AdaptedAttention):
-    """TENER's attention with projected keys, where each query attends to the keys above its threshold (eq. 7, 8).
+    """Selective self-attention: each query only attends to keys whose score reaches the query's threshold.
 
-    config (AtssaConfig): Sizes and options.
-    weights (Weights): The module's weights.
+    Relative positions are encoded as in TENER. See `selection_torch.SelectiveAttention`.
+
+    config (AtssaConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
@@ -99,32 +109,35 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(weights.part("threshold"))
 
     def __call__(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute attention within each sequence in a bucket. *Shape:* (padded tokens, width)"""
+        """Compute self-attention for a padded batch of sequences. *Shape:* (padded tokens, width)"""
         thresholds = self.thresholds(x, bucket).reshape(*bucket.shape, self.n_heads).transpose(0, 2, 1)
         return attend(*self.heads(x, bucket), bucket.is_real, partial(select, k=self.k), thresholds)
 
     def thresholds(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute the thresholds T (eq. 7). *Shape:* (padded tokens, heads)"""
+        """Compute the threshold T of each query (eq. 7 of Hu et al., 2022). *Shape:* (padded tokens, heads)"""
         mean = bucket.means(x)
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
 
 def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k: int) -> FloatArray:
-    """Compute unnormalized attention weights: the exponentials of the scores that reach the query's threshold (eq. 8),
-    and 0 for other keys. See `attention_numpy.Weighting`.
+    """Compute unnormalized attention weights in which only the selected keys have a weight.
 
-    If no key reaches the threshold, all weights are 0.
+    A key is selected if its score reaches the query's threshold, or if it is among the k largest scores (eq. 8 of
+    Hu et al., 2022). The weight of a selected key is proportional to the exponential of its score. The weight of any
+    other key is 0. With k = 0, all weights of a query can be 0.
 
-    scores (FloatArray): *Shape:* (sequences, heads, queries, keys)
-    padding (Optional[FloatArray]): -inf for padded keys, 0 for others. *Shape:* (sequences, 1, 1, keys)
-    thresholds (FloatArray): T of each query (eq. 7). *Shape:* (sequences, heads, queries)
-    k (int): Minimum number of keys that are selected.
+    scores (FloatArray): Attention scores, which are overwritten. *Shape:* (sequences, heads, queries, keys)
+    padding (Optional[FloatArray]): -inf for padded keys, 0 for other keys. *Shape:* (sequences, 1, 1, keys)
+    thresholds (FloatArray): Threshold of each query. *Shape:* (sequences, heads, queries)
+    k (int): Minimum number of selected keys.
+    RETURNS (FloatArray): *Shape:* (sequences, heads, queries, keys)
     """
     if padding is not None:
         scores += padding
     bound = thresholds[..., None]
     if k:
-        # In a sequence with fewer than k keys, the k-th largest score is -inf. A finite bound excludes padding.
+        # With fewer than k keys, the k-th largest score is -inf. Replace it by a finite number, so that padded keys,
+        # whose score is -inf, are not selected.
         bound = np.minimum(np.maximum(kth_largest(scores, k), _LOWEST), bound)
     is_selected = scores >= bound
     scores -= scores.max(axis=-1, keepdims=True)
@@ -134,10 +147,11 @@ def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k
 
 
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
-    """Return the k-th largest number of each row, or -inf if there are fewer numbers. Equal numbers are counted
-    separately.
+    """Return the k-th largest number in each row of an array, or -inf if a row has less than k numbers.
 
-    *Shape:* (.., keys) to (.., 1)
+    Duplicates count separately: the second largest number of `[5, 5, 1]` is 5.
+
+    *Shape:* (..., keys) to (..., 1)
     """
     if k > x.shape[-1]:
         return np.full_like(x[..., :1], -np.inf)
@@ -146,10 +160,10 @@ def kth_largest(x: FloatArray, k: int) -> FloatArray:
 
 
 class AtssaEncoder:
-    """FLAT-ATSSA's encoder: word fusion, a linear layer, and transformer layers over the characters.
+    """The FLAT-ATSSA encoder. See `atssa_torch.AtssaEncoder`.
 
-    config (AtssaConfig): Sizes and options.
-    weights (Weights): The module's weights.
+    config (AtssaConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: AtssaConfig, weights: Weights) -> None:
@@ -161,12 +175,12 @@ class AtssaEncoder:
         self.layers = [TransformerLayer(config, attention(config, layer.part("attention")), layer) for layer in layers]
 
     def __call__(self, chars: FloatArray, words: FloatArray, lattice: Lattice) -> FloatArray:
-        """Encode all characters.
+        """Encode the characters in a batch of sentences.
 
         chars (FloatArray): Character embeddings. *Shape:* (characters, character width)
         words (FloatArray): Word embeddings. *Shape:* (words, word width)
         lattice (Lattice): Word positions.
-        RETURNS (FloatArray): *Shape:* (characters, width)
+        RETURNS (FloatArray): Character hidden states. *Shape:* (characters, width)
         """
         x = np.concatenate((chars, self.fusion(chars, words, lattice)), axis=1)
         return compute_in_buckets(lattice.lengths, x, self.config.width, self._encode)

@@ -1,17 +1,18 @@
-"""FLAT-ATSSA's encoder in torch (Hu et al., 2022): word fusion, and transformer layers with selective attention.
+"""The FLAT-ATSSA encoder in torch (Hu et al., 2022), for training and for prediction on a GPU.
 
-`WordFusion` is attention from each character to the words that contain it (section 3.3, eq. 13 to 15). The query is the
-character at position i. Keys and values are the words with `head <= i <= tail`:
+The encoder consists of a word fusion layer and of transformer layers with selective attention. `WordFusion` implements
+section 3.3 of the paper. Each character attends to the lexicon words that contain the character. For a character at
+position i, and a word from position `head` to position `tail`, the attention score A is
 
     R = W_r [p(i - head) ; p(i - tail)]    (eq. 15)
     A = (q + u) . k + (q + v) . R          (eq. 5)
 
-As in FLAT, the product of `W_r` with two concatenated embeddings is the sum of two products, each of them a row of a
-small table of distances. There is no padding: all arrays have a row for each pair of a character and a word that
-contains it. The number of pairs is the total length of the words, so time and memory do not depend on how evenly the
-words are distributed.
+where q is the query, k is the key, u and v are learned biases, and p is the sinusoidal position embedding. The product
+in eq. 15 is computed as the sum of two products, one per distance. The products are looked up in small tables, because
+no distance is longer than the longest word.
 
-The transformer layers above have the attention of `selection_torch.SelectiveAttention`.
+The arrays have one row for each pair of a character and a word that contains the character. So there is no padding, and
+the number of rows is the total length of the words.
 """
 
 from __future__ import annotations
@@ -32,10 +33,15 @@ from .selection_torch import Selection, SelectiveAttention
 
 
 class CoverSegments:
-    """The pairs of a character and a word that contains it, as gather indices and segments. Computed once per batch.
+    """The pairs of a character and a lexicon word that contains it, as index tensors for one batch.
 
-    characters, words (Segments): Pairs with the same character, and pairs with the same word.
-    from_head, from_tail (Segments): Pairs with the same distance `i - head`, and with the same distance `tail - i`.
+    lattice (Lattice): Word positions.
+    device (torch.device | str): Device for the tensors.
+
+    characters (Segments): The pairs of each character.
+    words (Segments): The pairs of each word.
+    from_head (Segments): The pairs of each distance between the first character of the word and the character.
+    from_tail (Segments): The pairs of each distance between the character and the last character of the word.
     longest (int): Maximum word length in characters.
     """
 
@@ -49,10 +55,13 @@ class CoverSegments:
 
 
 class WordFusion(nn.Module):
-    """Multi-head attention from each character to the words that contain it. Scores are not scaled (eq. 5).
+    """Multi-head attention from each character to the lexicon words that contain it (Hu et al., 2022, eq. 13 to 15).
 
-    config (AtssaConfig): Sizes and options. Position embeddings have the same width as the output.
-    char_width, word_width (int): Embedding widths.
+    As in the paper, the attention scores are not scaled.
+
+    config (AtssaConfig): Encoder hyperparameters.
+    char_width (int): Character embedding width.
+    word_width (int): Word embedding width.
     """
 
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
@@ -68,11 +77,11 @@ class WordFusion(nn.Module):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(config.heads, config.head_width)))
 
     def forward(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Compute the attention output of each character. It is zero for characters without a word (section 3.3).
+        """Compute the attention output for each character. For characters that no word contains, the output is zero.
 
         chars (Tensor): Character embeddings. *Shape:* (characters, character width)
         words (Tensor): Word embeddings. *Shape:* (words, word width)
-        covers (CoverSegments): The pairs of a character and a word that contains it.
+        covers (CoverSegments): The pairs of a character and a word that contains the character.
         RETURNS (Tensor): *Shape:* (characters, width)
         """
         weights = self.weights(chars, words, covers)
@@ -81,20 +90,29 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Compute the attention weights: a softmax over the pairs of each character. *Shape:* (pairs, heads)"""
+        """Compute the attention weight of each character and each word that contains it, with a softmax over the words.
+
+        RETURNS (Tensor): *Shape:* (pairs, heads)
+        """
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Compute the attention scores A (eq. 5). *Shape:* (pairs, heads)"""
+        """Compute the attention score of each character and each word that contains it (Hu et al., 2022, eq. 5).
+
+        RETURNS (Tensor): *Shape:* (pairs, heads)
+        """
         q = self._by_head(covers.characters.gather(self.query(chars)))
         k = self._by_head(covers.words.gather(self.key(words)))
         r = self._by_head(self.positions(covers, like=chars))
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """Compute the relative position embeddings R (eq. 15). *Shape:* (pairs, width)"""
+        """Compute the position embedding of each character relative to each word that contains it (eq. 15).
+
+        RETURNS (Tensor): *Shape:* (pairs, width)
+        """
         sin, cos = sinusoids(covers.longest, self.width, like)
-        # from_tail is the distance tail - i, so that p(i - tail) has the negative sine.
+        # Eq. 15 embeds i - tail, the negative of the distance `from_tail`. Its sine has the opposite sign.
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
         return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)
 
@@ -103,7 +121,10 @@ class WordFusion(nn.Module):
 
 
 def context_attention(config: AtssaConfig) -> Attention:
-    """Build the attention of a transformer layer: selective, or of all keys."""
+    """Create the attention module for a transformer layer.
+
+    If `config.selection` is "none", each query attends to all keys. Otherwise, the module selects the keys.
+    """
     sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
     if not config.selects:
         return AdaptedAttention(**sizes, key_projection=True)
@@ -113,9 +134,12 @@ def context_attention(config: AtssaConfig) -> Attention:
 
 
 class AtssaEncoder(nn.Module):
-    """FLAT-ATSSA's encoder: word fusion, a linear layer over `[x ; x^w]`, and transformer layers over the characters.
+    """The FLAT-ATSSA encoder.
 
-    config (AtssaConfig): Sizes and options.
+    `WordFusion` computes a vector for each character from the words that contain the character. A linear layer combines
+    this vector with the character embedding. Transformer layers then encode the characters.
+
+    config (AtssaConfig): Encoder hyperparameters.
     char_width (int): Character embedding width.
     word_width (int): Word embedding width.
     """
@@ -128,12 +152,12 @@ class AtssaEncoder(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(context_attention(config), config) for _ in range(config.layers))
 
     def forward(self, chars: Tensor, words: Tensor, lattice: Lattice) -> Tensor:
-        """Encode all characters.
+        """Encode the characters in a batch of sentences.
 
         chars (Tensor): Character embeddings. *Shape:* (characters, character width)
         words (Tensor): Word embeddings. *Shape:* (words, word width)
         lattice (Lattice): Word positions.
-        RETURNS (Tensor): *Shape:* (characters, width)
+        RETURNS (Tensor): Character hidden states. *Shape:* (characters, width)
         """
         lattice.check_rows(characters=len(chars), words=len(words))
         fused = self.fusion(chars, words, CoverSegments(lattice, device=chars.device))

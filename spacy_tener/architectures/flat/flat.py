@@ -1,8 +1,7 @@
-"""The registered functions of FLAT, FLAT-ATSSA and MECT, which a config names as `@architectures`.
+"""The registered architectures FLAT, FLAT-ATSSA and MECT, for Docs whose tokens are characters.
 
-Each is a `tok2vec` for `spacy_tener.CRFTagger.v1` or for spaCy's own components, for Docs whose tokens are characters.
-It embeds the characters and the lexicon words that match them (the lattice), encodes both, and returns the vectors of
-the characters.
+The models embed the characters of a sentence and the lexicon words that occur in the sentence, encode both, and return
+a vector for each character. Use a model as `tok2vec` of `spacy_tener.CRFTagger.v1` or of spaCy's components.
 """
 
 from __future__ import annotations
@@ -44,25 +43,26 @@ def build_flat(
     attention_dropout: Probability | None = 0.0,
     distances: Sequence[Distance] | None = None,
 ) -> EmbedModel:
-    """Construct FLAT: a transformer over characters and lexicon words, with relative positions of spans.
+    """Construct the FLAT model: a transformer over the characters and the lexicon words in a sentence.
 
-    Registered as `spacy_tener.FLAT.v1`. The model is the one of Li et al. (2020, https://arxiv.org/abs/2004.11795),
-    section 3, without its CRF, which `spacy_tener.CRFTagger.v1` adds. The sizes are those of the released code for
-    Weibo; residual connections and all four distances are as in the paper.
+    Registered as `spacy_tener.FLAT.v1`. The model is described in section 3 of Li et al. (2020,
+    https://arxiv.org/abs/2004.11795). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The default sizes
+    are taken from the authors' code for the Weibo corpus. The residual connections and the distances follow the paper.
 
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters. None for `spacy_tener.CharEmbed.v1`
-        with its defaults.
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
-        `spacy_tener.LexiconEmbed.v1` with its defaults, which has jieba's dictionary.
-    width (int): Hidden size d of the transformer, to which linear layers project the embeddings.
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
+        `spacy_tener.CharEmbed.v1`.
+    words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
+        `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
+    width (int): Hidden size d of the transformer. Linear layers project the embeddings to this size.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
-    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the relative position
-        embeddings use: head to head, head to tail, tail to head and tail to tail. None for all of them, as in the
-        paper. The released code and MECT use "hh" and "tt".
+    ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
+    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Which distances the relative position embeddings
+        encode. A character or word has a head (first position) and a tail (last position), so there are four distances
+        between two of them: head to head, head to tail, tail to head and tail to tail. None for all four distances, as
+        in the paper. The authors' code and MECT use "hh" and "tt".
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
         (characters, width)
     """
@@ -96,33 +96,32 @@ def build_flat_atssa(
     tau: PositiveFloat = 1.0,
     penalty: NonNegativeFloat = 4e-6,
 ) -> EmbedModel:
-    """Construct FLAT-ATSSA: fuse lexicon words into characters, and encode these with selective self-attention.
+    """Construct the FLAT-ATSSA model: a transformer over characters that are enriched with lexicon words.
 
-    Registered as `spacy_tener.FLAT_ATSSA.v1`. The model is the one of Hu et al. (2022), section 4, without its CRF,
-    which `spacy_tener.CRFTagger.v1` adds. A character attends to the words that cover it; the context layers select,
-    by a threshold that the model computes for each query and head, the keys that a character attends to. The defaults
-    are the paper's.
+    Registered as `spacy_tener.FLAT_ATSSA.v1`. The model is described in section 4 of Hu et al. (2022). The CRF of the
+    paper is added by `spacy_tener.CRFTagger.v1`. First, each character attends to the words that contain the character
+    (word fusion). Transformer layers then encode the characters with selective self-attention: a query only attends to
+    keys whose score reaches a learned threshold. The defaults are the same as in the paper.
 
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters. None for `spacy_tener.CharEmbed.v1`
-        with its defaults.
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
-        `spacy_tener.LexiconEmbed.v1` with its defaults, which has jieba's dictionary.
-    width (int): Hidden size d of the context layers and of the output.
-    layers (int): Number of context layers.
-    heads (int): Number of attention heads h of the context layers and of the word fusion. `width / heads` must be an
-        even integer.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for four times the width, the smallest that
-        the paper searched.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
-    selection (Union[Literal["adaptive", "none"], Callable]): Which keys a query attends to. "adaptive" selects those
-        whose score reaches the query's threshold (eq. 7 and 8); "none" selects all (the paper's "- Selective SA"). A
-        registered function can provide another rule: a class like `SelectiveAttention` of `selection_torch`.
-    k (int): Minimum number of keys that the threshold selects. 0 for no minimum (the paper's "- top-k").
-    alpha (float): Steepness of the sigmoid that replaces the threshold's step in training (eq. 9). 1 for the paper's
-        "- AF".
-    tau (float): Temperature of the Gumbel-softmax from which the selected keys are drawn in training.
-    penalty (float): Weight lambda of the number of selected keys in the loss (eq. 19), averaged over the sentences.
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
+        `spacy_tener.CharEmbed.v1`.
+    words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
+        `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
+    width (int): Hidden size d of the transformer.
+    layers (int): Number of transformer layers.
+    heads (int): Number of attention heads h, in the transformer layers and in the word fusion. `width / heads` must be
+        an even integer.
+    ff_width (Optional[int]): Feed-forward hidden size. None for four times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
+    selection (Union[Literal["adaptive", "none"], Callable]): How keys are selected. "adaptive" for keys whose score
+        reaches the query's threshold (eq. 7 and 8). "none" for all keys (the paper's ablation "- Selective SA"). You
+        can also pass an attention class with the same interface as `selection_torch.SelectiveAttention`.
+    k (int): Minimum number of selected keys. 0 for no minimum (the ablation "- top-k").
+    alpha (float): Slope of the sigmoid that replaces the step function at the threshold during training (eq. 9). 1 for
+        the ablation "- AF".
+    tau (float): Temperature of the Gumbel-softmax that samples the selected keys during training.
+    penalty (float): Weight lambda of the penalty on the number of selected keys, which is added to the loss (eq. 19).
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
         (characters, width)
     """
@@ -141,7 +140,7 @@ def build_flat_atssa(
     )
     if embed is None:
         embed = build_char_embed()
-    # A selection from outside of this package has no form in NumPy.
+    # There is no NumPy implementation for a custom attention class.
     predictor = None if callable(selection) else atssa_numpy.AtssaEncoder
     return _lattice_layer("flat_atssa", predictor, config, [embed], words)
 
@@ -160,29 +159,31 @@ def build_mect(
     random_attention: NonNegativeInt = 320,
     streams: Callable[..., Any] | None = None,
 ) -> EmbedModel:
-    """Construct MECT: cross-attention between a stream of characters and words and a stream of radicals.
+    """Construct the MECT model: a cross-transformer over characters, lexicon words and radicals.
 
-    Registered as `spacy_tener.MECT.v1`. The model is the one of Wu et al. (2021, https://arxiv.org/abs/2107.05418),
-    section 4, without its CRF, which `spacy_tener.CRFTagger.v1` adds. The queries of each stream are computed from the
-    other stream, and the outputs of both are concatenated. The sizes are those of the released code for Weibo.
+    Registered as `spacy_tener.MECT.v1`. The model is described in section 4 of Wu et al. (2021,
+    https://arxiv.org/abs/2107.05418). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The model has two
+    streams: one for characters and words, and one for the radicals of the characters. In the cross-attention, each
+    stream computes its queries from the other stream. The outputs of the streams are concatenated. The default sizes
+    are taken from the authors' code for the Weibo corpus.
 
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of characters. None for `spacy_tener.CharEmbed.v1`
-        with its defaults.
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
-        `spacy_tener.LexiconEmbed.v1` with its defaults, which has jieba's dictionary.
-    radicals (Optional[Model[List[Doc], List[Floats2d]]]): The embedder of the characters' radicals. None for
-        `spacy_tener.RadicalEmbed.v1` with its defaults.
-    width (int): Hidden size d of each stream and of the output.
-    layers (int): Number of layers. The paper has one.
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
+        `spacy_tener.CharEmbed.v1`.
+    words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
+        `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
+    radicals (Optional[Model[List[Doc], List[Floats2d]]]): Radical embedding layer, which returns a vector for each
+        character. Defaults to `spacy_tener.RadicalEmbed.v1`.
+    width (int): Hidden size d, which is also the output width.
+    layers (int): Number of transformer layers. The paper uses one layer.
     heads (int): Number of attention heads h, which must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for three times the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
-    random_attention (int): Number of positions of a sentence that have a learned bias of the attention score for each
-        pair of them: the characters come first, then the words. Later positions have none, so that a sentence may be
-        longer. 0 for no biases (the paper's "- RA").
-    streams (Optional[Callable]): The encoder of the streams. None for the paper's. A registered function can provide
-        another one: a class like `SpanEncoder` of `flat_torch`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
+    random_attention (int): Number of positions with random attention, which is a learned bias of the attention score
+        for each pair of positions. Characters and words have consecutive positions. Longer sentences are allowed, but
+        later positions have no bias. 0 for no random attention (the ablation "- RA" in the paper).
+    streams (Optional[Callable]): A custom encoder class with the same interface as `flat_torch.SpanEncoder`. None for
+        the paper's encoder.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
         (characters, width)
     """
@@ -200,7 +201,7 @@ def build_mect(
         embed = build_char_embed()
     if radicals is None:
         radicals = build_radical_embed()
-    # An encoder of another package has no NumPy implementation.
+    # There is no NumPy implementation for a custom encoder class.
     predictor = None if streams else flat_numpy.SpanEncoder
     return _lattice_layer("mect", predictor, config, [embed, radicals], words)
 
@@ -212,16 +213,16 @@ def _lattice_layer(
     streams: list[EmbedModel],
     words: LexiconModel | None,
 ) -> EmbedModel:
-    """Return a Thinc layer that embeds characters and lexicon words, and encodes both.
+    """Create a Thinc layer that embeds and encodes characters and lexicon words.
 
     name (str): Name of the layer.
-    predictor (Optional[Callable]): Class of the NumPy implementation, called with the config and the weights. None if
-        the encoder needs torch.
-    config (LatticeConfig): Sizes and options of the encoder.
-    streams (List[Model[List[Doc], List[Floats2d]]]): The embedders of characters: one for FLAT and FLAT-ATSSA, and for
-        MECT a second one, of radicals.
-    words (Optional[Model[List[Doc], LatticeWords]]): The embedder of lexicon words. None for
-        `spacy_tener.LexiconEmbed.v1` with its defaults.
+    predictor (Optional[Callable]): The NumPy implementation, a class that is created from the config and the weights.
+        None if the encoder has only a torch implementation.
+    config (LatticeConfig): Encoder hyperparameters.
+    streams (List[Model[List[Doc], List[Floats2d]]]): The character embedding layer and, for MECT, the radical embedding
+        layer.
+    words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
+        `spacy_tener.LexiconEmbed.v1`.
     RETURNS (Model[List[Doc], List[Floats2d]]): The layer, which returns a vector for each character. *Shape:*
         (characters, width)
     """
@@ -234,7 +235,10 @@ def _lattice_layer(
 
 
 class LatticeLayer(Layer):
-    """A Thinc layer that encodes characters and lexicon words. Its sublayers are the embedders, with words last."""
+    """A Thinc layer that encodes characters and lexicon words.
+
+    The sublayers are the embedding layers. The last sublayer embeds the words.
+    """
 
     __slots__ = ()
 
@@ -244,12 +248,12 @@ class LatticeLayer(Layer):
 
 
 def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
-    """Build the torch module of an encoder.
+    """Create the torch module of a FLAT, FLAT-ATSSA or MECT encoder.
 
-    config (LatticeConfig): Sizes and options.
-    nO (int): Width of the output. Thinc passes it; it always equals `config.width`.
-    nW (int): Width of the word embeddings.
-    nI (int): Width of the character embeddings of each stream: `nI0` and, for MECT, `nI1`.
+    config (LatticeConfig): Encoder hyperparameters.
+    nO (int): Output width, which is always `config.width`.
+    nW (int): Word embedding width.
+    nI (int): Width of the character embeddings (`nI0`) and, for MECT, of the radical embeddings (`nI1`).
     """
     from .atssa_torch import AtssaEncoder
     from .flat_torch import SpanEncoder
@@ -261,7 +265,7 @@ def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int
 
 
 def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Initialize the embedders, and build the torch module if all their widths are known."""
+    """Initialize the embedding layers. If the widths of all embeddings are known, create the torch module."""
     for layer in lattice_layer.layers:
         layer.initialize(X=X)
     *streams, words = lattice_layer.layers
@@ -272,7 +276,11 @@ def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: An
 
 
 def _stream_width(stream: EmbedModel, X: list[Doc] | None) -> int | None:
-    """Return an embedder's output width, computed from a sample text if necessary, or None if there is no sample."""
+    """Return an embedding layer's output width.
+
+    If the layer does not declare its width, the first Doc is embedded to find the width. Without Docs, the width is
+    None.
+    """
     if stream.has_dim("nO"):
         return stream.get_dim("nO")
     return stream.predict(X[:1])[0].shape[1] if X else None

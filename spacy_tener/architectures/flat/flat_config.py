@@ -1,4 +1,7 @@
-"""The configs of FLAT, FLAT-ATSSA and MECT, which their torch modules and NumPy predictors share."""
+"""The hyperparameters of the FLAT, FLAT-ATSSA and MECT encoders.
+
+The torch and NumPy implementations of an encoder are both created from the same config.
+"""
 
 from __future__ import annotations
 
@@ -13,31 +16,31 @@ from ...validation import STRICT, SettingError
 
 Distance = Literal["hh", "ht", "th", "tt"]
 
-# The four distances from a query span to a key span (FLAT, section 3.2): head to head, head to tail, tail to head, tail
-#     to tail. `SpanPlan.distances` has its columns in this order.
+# The four distances between two spans (FLAT, section 3.2). A span is a character or a lexicon word. "h" is the head of
+# the span, its first position, and "t" is the tail, its last position. `SpanPlan.distances` has a column per distance.
 DISTANCES = ("hh", "ht", "th", "tt")
 
-# MECT's random attention is stored in square blocks of this many query positions and key positions.
+# Size of the square blocks in which the biases of MECT's random attention are stored. See `flat_torch.RandomAttention`.
 RANDOM_BLOCK = 16
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class FlatConfig(StackConfig):
-    """Sizes and options of a FLAT encoder.
+    """Hyperparameters of the FLAT encoder.
 
-    width (int): Hidden size d of the layers and of the output.
-    layers (int): Number of layers.
+    width (int): Hidden size d, which is also the output width.
+    layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, which must divide `width`.
     ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
     dropout (float): Feed-forward dropout rate.
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
-    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Distances between two spans that the relative position
-        embeddings use. None for all four.
+    distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Which distances the relative position embeddings
+        encode: head to head, head to tail, tail to head and tail to tail. None for all four distances.
     """
 
     distances: Sequence[Distance] | None = None
 
-    # MectConfig has these options, too. The modules of flat_torch and flat_numpy take either config.
+    # FLAT has fixed values for these options of MectConfig. Both configs are passed to the same modules.
     n_streams: ClassVar[int] = 1
     streams: ClassVar[None] = None
     key_projection: ClassVar[bool] = True
@@ -50,26 +53,27 @@ class FlatConfig(StackConfig):
 
     @property
     def used_distances(self) -> Sequence[str]:
-        """The distances that the relative position embeddings use: `distances`, or all four."""
+        """The distances that the relative position embeddings encode. Defaults to all four distances."""
         return self.distances or DISTANCES
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class AtssaConfig(StackConfig):
-    """Sizes and options of FLAT-ATSSA's encoder.
+    """Hyperparameters of the FLAT-ATSSA encoder.
 
-    width (int): Hidden size d of the context layers and of the output.
-    layers (int): Number of context layers.
-    heads (int): Number of attention heads h of the context layers and of the word fusion.
+    width (int): Hidden size d, which is also the output width.
+    layers (int): Number of transformer layers.
+    heads (int): Number of attention heads h, in the transformer layers and in the word fusion.
     ff_width (Optional[int]): Feed-forward hidden size. None for four times the width.
     dropout (float): Feed-forward dropout rate.
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
-    selection (Union[Literal["adaptive", "none"], Callable]): Which keys a query attends to: "adaptive" for those whose
-        score reaches its threshold, "none" for all of them, or a class like `SelectiveAttention` of `selection_torch`.
-    k (int): Minimum number of keys that the threshold selects.
-    alpha (float): Steepness of the threshold's soft step in training.
-    tau (float): Temperature of the Gumbel-softmax in training.
-    penalty (float): Weight lambda of the number of selected keys in the loss.
+    selection (Union[Literal["adaptive", "none"], Callable]): How keys are selected: "adaptive" for keys whose score
+        reaches the query's threshold, "none" for all keys, or an attention class with the interface of
+        `selection_torch.SelectiveAttention`.
+    k (int): Minimum number of selected keys per query.
+    alpha (float): Slope of the sigmoid that replaces the step function at the threshold during training.
+    tau (float): Temperature of the Gumbel-softmax that samples the selected keys during training.
+    penalty (float): Weight lambda of the penalty on the number of selected keys, which is added to the loss.
     """
 
     selection: Literal["adaptive", "none"] | Callable[..., Any] = "adaptive"
@@ -82,28 +86,29 @@ class AtssaConfig(StackConfig):
 
     @property
     def position_width(self) -> int:
-        """Width of the position embeddings of a head: TENER's attention has them per head (TENER, eq. 17)."""
+        """Width of the position embeddings. As in TENER, it is the width of an attention head (TENER, eq. 17)."""
         return self.head_width
 
     @property
     def selects(self) -> bool:
-        """Whether each query attends to selected keys only."""
+        """Whether queries attend to selected keys only, instead of all keys."""
         return self.selection != "none"
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class MectConfig(StackConfig):
-    """Sizes and options of a MECT encoder.
+    """Hyperparameters of the MECT encoder, which has a stream for characters and words and a stream for radicals.
 
-    width (int): Hidden size d of each stream and of the output.
-    layers (int): Number of layers.
+    width (int): Hidden size d, which is also the output width.
+    layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, which must divide `width`.
     ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
     dropout (float): Feed-forward dropout rate.
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
-    random_attention (int): Number of positions with a learned bias for each pair of them. 0 for no biases.
-    streams (Optional[Callable]): Another encoder of the streams: a class like `SpanEncoder` of `flat_torch`. None for
-        the paper's.
+    random_attention (int): Number of positions with random attention, which is a learned bias of the attention score
+        for each pair of positions. 0 for no random attention.
+    streams (Optional[Callable]): A custom encoder class with the same interface as `flat_torch.SpanEncoder`. None for
+        the paper's encoder.
     """
 
     random_attention: NonNegativeInt = 320
@@ -111,7 +116,7 @@ class MectConfig(StackConfig):
 
     n_streams: ClassVar[int] = 2
 
-    # The keys are the input itself, without a projection (I in eq. 7).
+    # MECT has no key projection. The input of the attention layer is used as keys (identity matrix I in eq. 7).
     key_projection: ClassVar[bool] = False
-    # Only the distances from head to head and from tail to tail are used (eq. 11).
+    # The relative position embeddings encode two distances: head to head and tail to tail (eq. 11).
     used_distances: ClassVar[Sequence[str]] = ("hh", "tt")

@@ -1,7 +1,8 @@
-"""The NumPy implementation of FLAT's and MECT's encoder, for prediction on a CPU without torch.
+"""The FLAT and MECT encoder in NumPy, for prediction on a CPU without torch.
 
-Each class computes the same as the class of this name in `flat_torch` in evaluation mode, from the same weights.
-`tests/architectures/test_parity.py` compares both.
+Each class is the counterpart of the class with the same name in `flat_torch`. It is created from the weights of the
+torch module, and returns the same output as the module in evaluation mode. The tests in
+`tests/architectures/test_parity.py` compare the outputs.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from .flat_config import DISTANCES, FlatConfig, MectConfig
 from .flat_config import RANDOM_BLOCK as BLOCK
 from .plans import QueryGroup, SpanPlan, plan_spans
 
-# Maximum length in characters whose table of positions is cached. Windows of long texts are shorter than this.
+# Maximum sentence length in characters for which `SpanPositions` caches its lookup table. Long texts are divided into
+# windows that are shorter.
 MAX_CACHED = 512
 
 
 class SpanPositions:
-    """The relative position embeddings `R_ij` of all relative positions in a batch. See `flat_torch.SpanPositions`.
+    """Relative position embeddings, which encode the distances between two spans. See `flat_torch.SpanPositions`.
 
     width (int): Width d of the embeddings.
-    distances (Sequence[str]): Names of the distances to use, as in `DISTANCES`.
-    weights (Weights): The module's weights.
+    distances (Sequence[str]): Names of the distances that the embeddings encode: "hh", "ht", "th" or "tt".
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, width: int, distances: Sequence[str], weights: Weights) -> None:
@@ -38,7 +40,13 @@ class SpanPositions:
         self._cached: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
-        """Compute the relative position embeddings. *Shape:* (relative positions, width)"""
+        """Compute the embedding of each distinct relative position in a batch.
+
+        A relative position consists of the distances between two spans.
+
+        plan (SpanPlan): The distinct relative positions in the batch.
+        RETURNS (FloatArray): *Shape:* (relative positions, width)
+        """
         zero, terms = self._terms(plan.longest)
         rows = plan.distances[:, self.distance_indices] + zero
         total = terms[rows[:, 0], 0]
@@ -47,20 +55,22 @@ class SpanPositions:
         return relu(total)
 
     def _terms(self, longest: int) -> tuple[int, FloatArray]:
-        """Return the products of all distances with the weights, and the index of distance 0.
+        """Return a lookup table with the projected sinusoidal embedding of each distance.
 
-        The table depends on the weights only, not on the batch. So it is cached, for lengths that are powers of 2.
+        The table only depends on the weights and the maximum distance, so it is cached. Its length is rounded up to a
+        power of 2, so that a slightly longer sentence does not require a new table.
 
-        longest (int): Maximum sentence length. The absolute values of all distances are smaller.
-        RETURNS (Tuple[int, FloatArray]): The index of distance 0, and the products. *Shape:* (distances, used
-            distances, width)
+        longest (int): Length of the longest sentence. All distances are between `-longest` and `longest`, exclusive.
+        RETURNS (Tuple[int, FloatArray]): The row index of distance 0, and the table. The table has a row per distance
+            and a column per name in `distances`. *Shape:* (2 * length - 1, names, width)
         """
-        cached = self._cached  # a local reference, since another thread may replace the attribute
+        cached = self._cached  # another thread may replace the attribute, so read it only once
         if cached is not None and longest <= cached[0] + 1:
             return cached
         length = longest if longest > MAX_CACHED else min(MAX_CACHED, 1 << max(longest - 1, 63).bit_length())
         sin, cos = sinusoids(length, self.width)
-        # p(d) for all distances -length < d < length: sin(-x) = -sin(x), cos(-x) = cos(x).
+        # Mirror the embeddings of the distances >= 0 to get those of the negative distances: sin(-x) = -sin(x) and
+        # cos(-x) = cos(x).
         symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
         terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.distance_indices), self.width)
         if length <= MAX_CACHED:
@@ -69,10 +79,10 @@ class SpanPositions:
 
 
 class SpanAttention:
-    """Multi-head attention between spans.
+    """Multi-head attention between spans, which are characters or lexicon words. See `flat_torch.SpanAttention`.
 
-    config (FlatConfig | MectConfig): Sizes and options.
-    weights (Weights): The module's weights.
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
@@ -88,12 +98,12 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
     ) -> FloatArray:
-        """Compute attention within each sentence.
+        """Compute attention within each sentence. Each query attends to all spans of its sentence.
 
-        x (FloatArray): Input of the queries. In MECT, it comes from the other stream. *Shape:* (queries, width)
-        rows (FloatArray): All hidden states. *Shape:* (spans, width)
-        relative (FloatArray): The relative position embeddings. *Shape:* (relative positions, width)
-        groups (Sequence[QueryGroup]): The groups of queries.
+        x (FloatArray): Hidden states from which the queries are projected. *Shape:* (queries, width)
+        rows (FloatArray): Hidden states from which the keys and values are projected. *Shape:* (spans, width)
+        relative (FloatArray): Relative position embeddings. *Shape:* (relative positions, width)
+        groups (Sequence[QueryGroup]): The queries, divided into groups that are computed at once.
         RETURNS (FloatArray): *Shape:* (queries, width)
         """
         key = rows if self.key is None else self.key(rows)
@@ -103,7 +113,8 @@ class SpanAttention:
         for group in groups:
             scores = _products(q[group.queries], k[group.keys])
             products = _products(q_position[group.queries], positions[group.columns])
-            # Pick the score of each pair. With one flat row per head, np.take is faster than take_along_axis.
+            # Look up the position score of each pair of a query and a key. On flat rows, np.take is faster than
+            # np.take_along_axis.
             pairs = group.pairs + np.arange(0, products[0].size, products.shape[2])[:, None]
             scores += np.take(products.reshape(self.n_heads, -1), pairs, axis=1)
             if bias is not None:
@@ -116,12 +127,14 @@ class SpanAttention:
         return values
 
     def _split_heads(self, x: FloatArray) -> FloatArray:
-        """Split the last dimension into heads. *Shape:* (rows, width) to (rows, heads, head width)"""
+        """Split the last dimension into attention heads. *Shape:* (rows, width) to (rows, heads, head width)"""
         return x.reshape(len(x), self.n_heads, x.shape[1] // self.n_heads)
 
     def _bias(self, groups: Sequence[QueryGroup]) -> FloatArray | None:
-        """Return MECT's random attention up to the last position in the batch that has a bias. *Shape:* (heads,
-        queries, keys)
+        """Return the biases of MECT's random attention for the positions that occur in a batch.
+
+        RETURNS (Optional[FloatArray]): Bias for each pair of positions, or None if the encoder has no random attention.
+            *Shape:* (heads, query positions, key positions)
         """
         if self.blocks is None or not groups:
             return None
@@ -135,19 +148,21 @@ class SpanAttention:
 
 
 def _products(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Multiply all pairs of rows, head by head.
+    """Compute the dot products of the rows in `a` with the rows in `b`, for each attention head.
 
-    *Shape:* (rows of a, heads, width) and (rows of b, heads, width) to (heads, rows of a, rows of b)
+    a (FloatArray): *Shape:* (rows of a, heads, head width)
+    b (FloatArray): *Shape:* (rows of b, heads, head width)
+    RETURNS (FloatArray): *Shape:* (heads, rows of a, rows of b)
     """
     products: FloatArray = a.swapaxes(0, 1) @ b.transpose(1, 2, 0)
     return products
 
 
 class SpanEncoder:
-    """The encoder of FLAT, with one stream, and of MECT, with a stream of characters and a stream of radicals.
+    """The FLAT and MECT encoder. See `flat_torch.SpanEncoder`.
 
-    config (FlatConfig | MectConfig): Sizes and options.
-    weights (Weights): The module's weights.
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, weights: Weights) -> None:
@@ -166,11 +181,12 @@ class SpanEncoder:
         self.fusion = Linear(weights.part("fusion")) if config.n_streams == 2 else None
 
     def __call__(self, *inputs: Any) -> FloatArray:
-        """Encode all characters.
+        """Encode the characters in a batch of sentences.
 
-        inputs (Any): The embeddings of characters and, for MECT, of their radicals, *Shape:* (characters, width); the
-            embeddings of words, *Shape:* (words, word width); and the `Lattice`.
-        RETURNS (FloatArray): *Shape:* (characters, width)
+        inputs (Any): The character embeddings, the radical embeddings (MECT only), the word embeddings, and the
+            `Lattice` with the positions of the words. *Shape:* (characters, character width), (characters, radical
+            width) and (words, word width)
+        RETURNS (FloatArray): Character hidden states. *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
         *inner, last = self.layers
@@ -178,7 +194,7 @@ class SpanEncoder:
         relative = [positions(plan) for positions in self.positions]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
-        # Words have no radicals: they are zeros in the second stream.
+        # Words have no radical embeddings. In the radical stream of MECT, their hidden states are zeros.
         words_of_streams = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
         rows = [np.concatenate(pair) for pair in zip(streams, words_of_streams, strict=True)]
         for layer in inner:
@@ -195,15 +211,17 @@ class SpanEncoder:
         relative: Sequence[FloatArray],
         groups: Sequence[QueryGroup],
     ) -> list[FloatArray]:
-        """Compute one layer for all streams. The queries of MECT's streams are computed from the other stream.
+        """Compute a transformer layer for each stream. See `flat_torch.SpanLayer`.
 
-        queries (Sequence[FloatArray]): The hidden states of the spans that are queries, for each stream. *Shape:*
-            (queries, width)
-        rows (Sequence[FloatArray]): All hidden states, for each stream. *Shape:* (spans, width)
-        relative (Sequence[FloatArray]): The relative position embeddings, for each stream. *Shape:* (relative
-            positions, width)
-        RETURNS (list[FloatArray]): The new hidden states of the queries, for each stream. *Shape:* (queries, width)
+        layers (Sequence[TransformerLayer]): The layer of each stream.
+        queries (Sequence[FloatArray]): Per stream, the hidden states that are updated. *Shape:* (queries, width)
+        rows (Sequence[FloatArray]): Per stream, the hidden states of all spans. *Shape:* (spans, width)
+        relative (Sequence[FloatArray]): Per stream, the relative position embeddings. *Shape:* (relative positions,
+            width)
+        groups (Sequence[QueryGroup]): The queries, divided into groups that are computed at once.
+        RETURNS (list[FloatArray]): Per stream, the updated hidden states. *Shape:* (queries, width)
         """
+        # Cross-attention: with two streams, reversing `queries` swaps the inputs from which the queries are projected.
         return [
             layer.complete(x, layer.attention(source, *inputs, groups))
             for layer, x, source, *inputs in zip(layers, queries, queries[::-1], rows, relative, strict=True)

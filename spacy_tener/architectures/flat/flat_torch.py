@@ -1,19 +1,18 @@
-"""The encoder of FLAT (Li et al., 2020) and of MECT (Wu et al., 2021) in torch.
+"""The FLAT (Li et al., 2020) and MECT (Wu et al., 2021) encoder in torch, for training and for prediction on a GPU.
 
-A character or a lexicon word is a span of the sentence, from its head to its tail. The attention score of a query span
-i and a key span j of the same sentence is (FLAT, section 3.2)
+The encoder is a transformer over spans. A span is a character or a lexicon word of the sentence. Its head h is the
+position of its first character, and its tail t the position of its last character. The attention score A of a query
+span i and a key span j is (FLAT, section 3.2)
 
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
     R_ij = ReLU(W_r [p(h_i - h_j) ; p(h_i - t_j) ; p(t_i - h_j) ; p(t_i - t_j)])
 
-where `R_ij` is the relative position embedding, and p the sinusoidal embedding of a distance between the heads h and
-the tails t. Computed as written, `R_ij` is an array with the shape (sentences, spans, spans, 4 d), and `W_R R_ij` takes
-a matrix product for each pair. Here, `R` is computed once for each distinct relative position in the batch
-(`SpanPositions`). Groups of neighbouring queries are then multiplied with the relative positions that occur in the
-group, and the score of each pair is picked from the product (see `plans.py`).
+where q is the query, k is the key, u and v are learned biases, `R_ij` is the relative position embedding, and p is the
+sinusoidal embedding of a distance.
 
-`SpanEncoder` is the model. Its parts are `SpanLayer` with one `SpanAttention` per stream, `SpanPositions`, and MECT's
-`RandomAttention`.
+Computed literally, `R_ij` requires an array with the shape (sentences, spans, spans, 4 d). But many pairs of spans have
+the same distances. So this module computes the embedding once for each distinct relative position in the batch
+(`SpanPositions`), and looks up the position score of each pair. `plans.py` describes the algorithm.
 """
 
 from __future__ import annotations
@@ -37,41 +36,47 @@ from .span_groups_torch import GroupBucket, PaddedGroups
 
 
 class SpanPositions(nn.Module):
-    """The relative position embeddings `R_ij = ReLU(W_r [p(d_1) ; p(d_2) ; ..])` of all relative positions in a batch.
+    """Relative position embeddings, which encode the distances between two spans (FLAT, section 3.2).
 
-    Since `W_r [p(d_1) ; p(d_2) ; ..] = W_1 p(d_1) + W_2 p(d_2) + ..`, each distance is multiplied once per batch, and a
-    relative position is the ReLU of a sum of rows: one row for each distance used.
+    The embedding for the distances `d_1, d_2, ..` is `ReLU(W_r [p(d_1) ; p(d_2) ; ..])` with the sinusoidal embedding
+    p. The product is computed as the sum `W_1 p(d_1) + W_2 p(d_2) + ..`. So each term can be looked up in a table, with
+    one row for each distance.
 
-    width (int): Width d of p and of the result.
-    distances (Sequence[str]): Names of the distances to use, out of "hh", "ht", "th" and "tt". FLAT's paper uses all
-        four; its released code and MECT use "hh" and "tt".
+    width (int): Width d of the sinusoidal embeddings and of the output.
+    distances (Sequence[str]): Names of the distances that the embeddings encode: "hh" (head to head), "ht" (head to
+        tail), "th" or "tt". The FLAT paper uses all four distances. The authors' code and MECT use "hh" and "tt".
     """
 
     distance_indices: Tensor
 
     def __init__(self, *, width: int, distances: Sequence[str] = DISTANCES) -> None:
         super().__init__()
-        # A buffer moves to the device with the module. A list would be copied there in every batch, and waited for.
+        # Indexing with a Python list would copy the list to the GPU in each batch. A buffer is copied only once.
         distance_indices = torch.tensor([DISTANCES.index(distance) for distance in distances])
         self.register_buffer("distance_indices", distance_indices, persistent=False)
-        # W_1, W_2, .. stacked below each other. In W_r they are side by side, hence the bounds of its initialization.
+        # This layer stacks W_1, W_2, .. vertically. The paper's W_r concatenates them horizontally, so its fan-in is
+        # the number of distances times the width. Initialize the weights with the bound for this fan-in.
         self.fuse = Linear(width, len(distances) * width, bias=False)
         bound = 1.0 / math.sqrt(len(distances) * width)
         nn.init.uniform_(self.fuse.weight, -bound, bound)
 
     def forward(self, distances: Tensor, longest: int) -> Tensor:
-        """Compute the embeddings. *Shape:* (relative positions, width)
+        """Compute the embedding of each distinct relative position in a batch.
 
-        distances (Tensor): The four distances of each relative position, in the order of `DISTANCES`. *Shape:*
-            (relative positions, 4)
-        longest (int): Maximum sentence length. The absolute values of all distances are smaller.
+        A relative position consists of the distances between two spans.
+
+        distances (Tensor): The distances of each relative position: head to head, head to tail, tail to head and tail
+            to tail. *Shape:* (relative positions, 4)
+        longest (int): Length of the longest sentence. All distances are between `-longest` and `longest`, exclusive.
+        RETURNS (Tensor): *Shape:* (relative positions, width)
         """
         width, n = self.fuse.in_features, len(self.distance_indices)
         sin, cos = sinusoids(longest, width, self.fuse.weight)
-        # p(d) for all distances -longest < d < longest: sin(-x) = -sin(x), cos(-x) = cos(x).
+        # Mirror the embeddings of the distances >= 0 to get those of the negative distances: sin(-x) = -sin(x) and
+        # cos(-x) = cos(x).
         symmetric = interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
         terms = self.fuse(symmetric).view(-1, width)
-        # `terms` has the row d_index * n + i for the i-th used distance. Distance 0 is at index longest - 1.
+        # `terms` contains W_i p(d) in row (d + longest - 1) * n + i. `zero` contains the row indices for d = 0.
         zero = torch.arange((longest - 1) * n, longest * n, device=terms.device)
         return torch.relu(
             F.embedding_bag(distances.index_select(1, self.distance_indices) * n + zero, terms, mode="sum")
@@ -79,35 +84,37 @@ class SpanPositions(nn.Module):
 
 
 class RandomAttention(nn.Module):
-    """MECT's random attention: a learned bias B for each pair of positions, which is added to the scores (eq. 12, 13).
+    """The random attention of MECT: a learned bias of the attention score for each pair of positions (eq. 12 and 13).
 
-    As in the released code, the position of a span is its index in the sentence, where the words follow the characters.
-    Most sentences are short, so a batch needs the biases of the first positions only. Therefore the matrix of positions
-    is divided into square blocks, each of them a row of an embedding table with sparse gradients, so that a training
-    step only looks up and updates the blocks within the length of its longest sentence.
+    The characters of a sentence have the first positions, followed by the words.
 
-    n_heads (int): Number of heads h.
-    n_positions (int): Number M of positions with a learned bias. Later positions have no bias, so that sentences may be
-        longer. In the released code M is the length of the corpus' longest sentence, and longer input raises an error.
+    The bias matrix is stored as an embedding table with sparse gradients. Each row of the table is a square block of
+    the matrix. So a training step only updates the blocks for the positions that occur in the batch.
+
+    n_heads (int): Number of attention heads h.
+    n_positions (int): Number M of positions with a bias. Longer sentences are allowed, but later positions have no
+        bias. In the authors' code, M is the length of the longest sentence in the corpus.
     """
 
     def __init__(self, *, n_heads: int, n_positions: int) -> None:
         super().__init__()
         self.n_heads = n_heads
         self.n_positions = n_positions
-        # The initial values are as small as in the released code. So positions that do not occur in training, and keep
-        # their initial values, hardly change the scores.
+        # The initial values are as small as in the authors' code. Positions that never occur in training keep these
+        # values, and hardly influence the attention.
         deviation = 1.0 / (n_positions * math.sqrt(3 * n_heads))
         self.blocks = nn.Parameter(torch.randn(self._blocks_per_side**2, n_heads * BLOCK * BLOCK) * deviation)
 
     @property
     def _blocks_per_side(self) -> int:
-        """Number of blocks along each side of the matrix."""
+        """Number of blocks in each row and column of the bias matrix."""
         return -(-self.n_positions // BLOCK)
 
     def forward(self, queries: int, keys: int) -> Tensor:
-        """Return the biases of the first `queries` and `keys` positions, cut off at `n_positions`.
+        """Return the biases for pairs of a query and a key position. Positions after `n_positions` are excluded.
 
+        queries (int): Number of query positions.
+        keys (int): Number of key positions.
         RETURNS (Tensor): *Shape:* (queries, heads, keys)
         """
         queries, keys = min(queries, self.n_positions), min(keys, self.n_positions)
@@ -118,15 +125,15 @@ class RandomAttention(nn.Module):
 
 
 class SpanHeads(NamedTuple):
-    """Queries, keys and values of a batch, split into heads.
+    """The queries, keys, values and relative positions in a batch, projected and split into attention heads.
 
-    q (Tensor): `q + u`, which is multiplied with keys. *Shape:* (queries, heads, head width)
-    q_position (Tensor): `q + v`, which is multiplied with relative positions. *Shape:* (queries, heads, head width)
+    q (Tensor): Queries plus u, for the content scores. *Shape:* (queries, heads, head width)
+    q_position (Tensor): Queries plus v, for the position scores. *Shape:* (queries, heads, head width)
     k (Tensor): Keys. *Shape:* (spans, heads, head width)
     v (Tensor): Values. *Shape:* (spans, heads, head width)
-    positions (Tensor): The projected relative positions `W_R R`. *Shape:* (relative positions, heads, head width)
-    bias (Tensor | None): Biases of scores, by the positions of queries and keys in their sentence. Its last row belongs
-        to all queries at later positions. *Shape:* (positions, heads, positions)
+    positions (Tensor): Projected relative position embeddings `W_R R`. *Shape:* (relative positions, heads, head width)
+    bias (Tensor | None): Bias of the attention score for each query and key position, or None without random attention.
+        The last row is zero. *Shape:* (query positions, heads, key positions)
     """
 
     q: Tensor
@@ -138,8 +145,9 @@ class SpanHeads(NamedTuple):
 
     @classmethod
     def join(cls, streams: Sequence[SpanHeads]) -> SpanHeads:
-        """Concatenate the heads of several streams over the same spans, so that they are computed as one attention. In
-        a training step of MECT, this takes 7 % less time than computing the streams one after the other.
+        """Concatenate the attention heads of several streams.
+
+        A single attention operation with the heads of both streams makes a training step of MECT 7 % faster.
         """
         if len(streams) == 1:
             return streams[0]
@@ -148,10 +156,10 @@ class SpanHeads(NamedTuple):
 
 
 def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
-    """Compute attention within each sentence.
+    """Compute attention within each sentence. Each query attends to all spans of its sentence.
 
-    heads (SpanHeads): Queries, keys and values of the batch.
-    groups (PaddedGroups): The groups of queries, padded.
+    heads (SpanHeads): Queries, keys, values and relative positions in the batch.
+    groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
     p (float): Attention dropout rate.
     RETURNS (Tensor): *Shape:* (queries, heads, head width)
     """
@@ -166,9 +174,11 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
 
 
 def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
-    """Yield the heads of each bucket of groups, padded.
+    """Yield the padded queries, keys, values and relative positions of each bucket.
 
-    YIELDS (SpanHeads): *Shape:* (groups, heads, rows, head width) for each tensor except the bias, which is not padded
+    A bucket contains query groups of similar size.
+
+    YIELDS (SpanHeads): The padded tensors, *Shape:* (groups, heads, padded length, head width), and the unchanged bias.
     """
     queries, keys = torch.cat((heads.q, heads.q_position), dim=1), torch.cat((heads.k, heads.v), dim=1)
     for padded_queries, padded_keys, positions in groups.pad(queries, keys, heads.positions):
@@ -177,18 +187,26 @@ def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
 
 
 def _attend(padded: SpanHeads, bucket: GroupBucket, p: float) -> Tensor:
-    """Compute the attention of one bucket. *Shape:* (groups, heads, queries, head width)"""
+    """Compute the attention output for a padded bucket of query groups.
+
+    RETURNS (Tensor): *Shape:* (groups, heads, queries, head width)
+    """
     return torch.matmul(dropout(span_map(padded, bucket), p, training=True), padded.v)
 
 
 def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
-    """Compute the attention weights of one bucket. *Shape:* (groups, heads, queries, keys)"""
+    """Compute the attention weights for a padded bucket of query groups.
+
+    RETURNS (Tensor): *Shape:* (groups, heads, queries, keys)
+    """
     scores = torch.matmul(padded.q, padded.k.transpose(2, 3))
     products = torch.matmul(padded.q_position, padded.positions.transpose(2, 3))
-    # Pick the score of each pair from the products with all columns.
+    # `products` contains the score of each query and each relative position in the group. Look up the relative position
+    # of each pair of a query and a key.
     scores += products.gather(3, bucket.pairs.expand(-1, products.shape[1], -1, -1))
     if padded.bias is not None:
         n_keys = min(padded.bias.shape[2], scores.shape[3])
+        # Queries beyond the last position with random attention use the last row of the bias, which is zero.
         rows = padded.bias.index_select(0, bucket.positions.clamp(max=len(padded.bias) - 1).flatten())
         scores[..., :n_keys] += rows.unflatten(0, bucket.positions.shape).transpose(1, 2)[..., :n_keys]
     if bucket.key_mask is not None:
@@ -197,13 +215,14 @@ def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
 
 
 class SpanAttention(nn.Module):
-    """Multi-head attention between spans, without an output projection.
+    """Multi-head attention between spans, with relative position embeddings and without an output projection.
+
+    A span is a character or a lexicon word. See the module's docstring for the equations.
 
     width (int): Input and output width d.
-    n_heads (int): Number of heads h, each with a width of `width / n_heads`.
-    key_projection (bool): Project the keys, as FLAT does. If False, the keys are the input itself (MECT, eq. 7).
-    n_positions (int): Number of positions of a sentence that have MECT's random attention (eq. 12, 13). 0 for no random
-        attention.
+    n_heads (int): Number of attention heads h. The width of a head is `width / n_heads`.
+    key_projection (bool): Whether to project the keys, as in FLAT. If False, the input is used as keys (MECT, eq. 7).
+    n_positions (int): Number of positions with random attention (MECT, eq. 12 and 13). 0 for no random attention.
     """
 
     def __init__(self, *, width: int, n_heads: int, key_projection: bool = True, n_positions: int = 0) -> None:
@@ -219,24 +238,24 @@ class SpanAttention(nn.Module):
         self.random = RandomAttention(n_heads=n_heads, n_positions=n_positions) if n_positions else None
 
     def heads(self, x: Tensor, rows: Tensor, relative: Tensor, groups: PaddedGroups) -> SpanHeads:
-        """Compute queries, keys, values and relative positions, split into heads.
+        """Project the queries, keys, values and relative positions, and split them into attention heads.
 
-        x (Tensor): Input of the queries. In MECT, it comes from the other stream. *Shape:* (queries, width)
-        rows (Tensor): All hidden states. *Shape:* (spans, width)
-        relative (Tensor): Relative position embeddings R. *Shape:* (relative positions, width)
-        groups (PaddedGroups): The groups of queries.
+        x (Tensor): Hidden states from which the queries are projected. *Shape:* (queries, width)
+        rows (Tensor): Hidden states from which the keys and values are projected. *Shape:* (spans, width)
+        relative (Tensor): Relative position embeddings. *Shape:* (relative positions, width)
+        groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
         """
         inputs = (self.query, x), (self.key, rows), (self.value, rows), (self.position, relative)
         q, k, v, positions = (split_heads(project(source), self.n_heads) for project, source in inputs)
         bias = None
         if self.random is not None:
-            # An additional row of zeros is the bias of queries beyond the last position with a bias. See `span_map`.
+            # Append a row of zeros. `span_map` uses this row for query positions without random attention.
             bias = F.pad(self.random(*groups.max_positions), (0, 0, 0, 0, 0, 1))
         return SpanHeads(q + self.u, q + self.v, k, v, positions, bias)
 
 
 def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
-    """Build a transformer layer with span attention."""
+    """Create a transformer layer that uses `SpanAttention`."""
     attention = SpanAttention(
         width=config.width,
         n_heads=config.heads,
@@ -247,10 +266,12 @@ def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
 
 
 class SpanLayer(nn.Module):
-    """One transformer layer for each stream. In MECT's cross-attention, each stream's queries are computed from the
-    other stream.
+    """A layer of the encoder, which consists of one transformer layer per stream.
 
-    config (FlatConfig | MectConfig): Sizes and options.
+    FLAT has a single stream. MECT has a stream for characters and words, and a stream for radicals. In the
+    cross-attention of MECT, the queries of each stream are projected from the hidden states of the other stream.
+
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
     n_streams (int): Number of streams: 1 for FLAT, 2 for MECT.
     """
 
@@ -262,15 +283,13 @@ class SpanLayer(nn.Module):
     def forward(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[Tensor]:
-        """Compute the layer for all streams.
+        """Compute the transformer layer of each stream.
 
-        queries (Sequence[Tensor]): The hidden states of the spans that are queries, for each stream. *Shape:* (queries,
-            width)
-        rows (Sequence[Tensor]): All hidden states, for each stream. *Shape:* (spans, width)
-        relative (Sequence[Tensor]): The relative position embeddings, for each stream. *Shape:* (relative positions,
-            width)
-        groups (PaddedGroups): The groups of queries.
-        RETURNS (List[Tensor]): The new hidden states of the queries, for each stream. *Shape:* (queries, width)
+        queries (Sequence[Tensor]): Per stream, the hidden states that are updated. *Shape:* (queries, width)
+        rows (Sequence[Tensor]): Per stream, the hidden states of all spans. *Shape:* (spans, width)
+        relative (Sequence[Tensor]): Per stream, the relative position embeddings. *Shape:* (relative positions, width)
+        groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
+        RETURNS (List[Tensor]): Per stream, the updated hidden states. *Shape:* (queries, width)
         """
         heads = self.heads(queries, rows, relative, groups)
         p = self.dropout if self.training else 0.0
@@ -281,8 +300,8 @@ class SpanLayer(nn.Module):
     def heads(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[SpanHeads]:
-        """Compute the queries, keys and values of each stream. The arguments are those of `forward`."""
-        # The reversed order of `queries` crosses the two streams of MECT. A single stream is unchanged.
+        """Compute the queries, keys and values of each stream. See `forward` for the arguments."""
+        # Cross-attention: with two streams, reversing `queries` swaps the inputs from which the queries are projected.
         return [
             cast(SpanAttention, layer.attention).heads(source, spans, positions, groups)
             for layer, source, spans, positions in zip(self.streams, queries[::-1], rows, relative, strict=True)
@@ -290,13 +309,15 @@ class SpanLayer(nn.Module):
 
 
 class SpanEncoder(nn.Module):
-    """The encoder of FLAT and MECT: a linear layer for each input, transformer layers over the spans and, for MECT, the
-    fusion of both streams (eq. 14).
+    """The FLAT and MECT encoder.
 
-    The output are the hidden states of characters. So only characters are queries in the last layer.
+    Linear layers project the input embeddings to a common width. Transformer layers then encode the characters and
+    words of each sentence. For MECT, a last linear layer combines the outputs of the two streams (eq. 14).
 
-    config (FlatConfig | MectConfig): Sizes and options.
-    widths (int): Widths of the input: of characters, for MECT of radicals, and of words.
+    Only the hidden states of the characters are returned. So the last transformer layer computes no queries for words.
+
+    config (FlatConfig | MectConfig): Encoder hyperparameters.
+    widths (int): Width of the character embeddings, of the radical embeddings (MECT only), and of the word embeddings.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, *widths: int) -> None:
@@ -313,11 +334,12 @@ class SpanEncoder(nn.Module):
         self.fusion = Linear(2 * config.width, config.width) if n_streams == 2 else nn.Identity()
 
     def forward(self, *inputs: Any) -> Tensor:
-        """Encode all characters.
+        """Encode the characters in a batch of sentences.
 
-        inputs (Any): The embeddings of characters and, for MECT, of their radicals, *Shape:* (characters, width); the
-            embeddings of words, *Shape:* (words, word width); and the `Lattice`.
-        RETURNS (Tensor): *Shape:* (characters, width)
+        inputs (Any): The character embeddings, the radical embeddings (MECT only), the word embeddings, and the
+            `Lattice` with the positions of the words. *Shape:* (characters, character width), (characters, radical
+            width) and (words, word width)
+        RETURNS (Tensor): Character hidden states. *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
         for rows in characters:
@@ -328,7 +350,7 @@ class SpanEncoder(nn.Module):
         relative = [positions(distances, plan.longest) for positions in self.positions]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
-        # Words have no radicals: they are zeros in the second stream.
+        # Words have no radical embeddings. In the radical stream of MECT, their hidden states are zeros.
         words_of_streams = [of_words, *(torch.zeros_like(of_words) for _ in streams[1:])]
         rows = [torch.cat(pair) for pair in zip(streams, words_of_streams, strict=True)]
         if inner:
@@ -337,4 +359,5 @@ class SpanEncoder(nn.Module):
                 rows = layer(rows, rows, relative, groups)
         groups = PaddedGroups.of(plan.character_groups, len(distances), device)
         streams = last([x[: lattice.n_characters] for x in rows], rows, relative, groups)
-        return self.fusion(torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0])  # eq. 14
+        # MECT concatenates the streams and projects the result (eq. 14). For FLAT, `fusion` is the identity.
+        return self.fusion(torch.cat(streams, dim=-1) if len(streams) > 1 else streams[0])

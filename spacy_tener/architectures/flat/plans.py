@@ -1,18 +1,24 @@
-"""Index arrays that the encoders of FLAT, FLAT-ATSSA and MECT need for a batch, computed once and used by all layers.
+"""Index arrays for the attention layers of FLAT, FLAT-ATSSA and MECT.
 
-`Covers` has the pairs of a character and a lexicon word that contains it, for FLAT-ATSSA's word fusion. `plan_spans`
-groups the spans of a batch for the attention of FLAT and MECT. In torch and NumPy alike, the rows of a batch are its
-spans: first the characters of all sentences, then the words of all sentences.
+The arrays are computed once per batch and used by all layers, in torch and in NumPy. `Covers` is used for the word
+fusion of FLAT-ATSSA. `plan_spans` is used for the attention of FLAT and MECT.
 
-Why spans are grouped: the relative position of two spans depends only on the length of the query, the length of the key
-and the offset between their heads, so that the pairs of a sentence share a small number of relative positions. A group
-consists of neighbouring queries of one sentence. Its *columns* are the distinct relative positions of its pairs. One
-matrix product of the queries with the embeddings of the columns gives all position scores of the group, and an index
-picks the score of each pair. For a batch of ten sentences of 100 characters and 60 words, this takes a sixteenth of the
-time and less than a tenth of the memory of computing each pair on its own, as in the paper.
+FLAT and MECT compute attention between spans. A span is a character or a lexicon word. In all arrays, the characters of
+all sentences come first, followed by the words of all sentences.
 
-Two queries and three keys in a sentence of single characters, with the head-to-head distance as their relative
-position:
+The relative position of two spans only depends on the length of the query, the length of the key and their distance.
+Therefore, many pairs of spans have the same relative position. Attention is computed for groups of neighbouring queries
+in a sentence, as follows:
+
+1. Find the distinct relative positions in the group, the *columns*.
+2. Multiply the queries with the embeddings of the columns. This yields the position score of each query and column.
+3. Look up the position score of each query and key. `pairs` contains the column for each query and key.
+
+For ten sentences with 100 characters and 60 words each, this takes 1/16 of the time and less than 1/10 of the memory of
+computing an embedding for each pair.
+
+This example shows a group of two queries and three keys, which are single characters. Their relative position is the
+distance between the positions:
 
     key           0   1   2
     query 0       0  -1  -2        columns:  -2  -1   0   1
@@ -33,11 +39,14 @@ from ...types import IntArray
 
 @dataclass(frozen=True)
 class Covers:
-    """The pairs of a character and a word that contains it, ordered by words.
+    """The pairs of a character and a lexicon word that contains the character, for a batch of sentences.
 
-    characters, words (IntArray): Indices of the character and the word of each pair, in the batch. *Shape:* (pairs,)
-    from_head, from_tail (IntArray): Number of characters between the word's head and the character, `i - head`, and
-        between the character and the word's tail, `tail - i`. *Shape:* (pairs,)
+    The pairs are sorted by word.
+
+    characters (IntArray): Character index in the batch. *Shape:* (pairs,)
+    words (IntArray): Word index in the batch. *Shape:* (pairs,)
+    from_head (IntArray): Distance between the first character of the word and the character. *Shape:* (pairs,)
+    from_tail (IntArray): Distance between the character and the last character of the word. *Shape:* (pairs,)
     longest (int): Maximum word length in characters.
     """
 
@@ -49,7 +58,7 @@ class Covers:
 
     @classmethod
     def of(cls, lattice: Lattice) -> Covers:
-        """Compute the pairs of a batch."""
+        """Find all pairs of a character and a word that contains the character."""
         sizes = lattice.tails - lattice.heads + 1
         first = np.repeat(starts(lattice.lengths), lattice.counts) + lattice.heads
         words = np.repeat(np.arange(len(sizes)), sizes)
@@ -58,23 +67,24 @@ class Covers:
         return cls(ranges(first, sizes), words, from_head, from_tail, int(sizes.max(initial=0)))
 
 
-# Maximum number of queries in a group. Groups with fewer queries have fewer columns per query, but the number of NumPy
-# or torch operations grows with the number of groups.
+# Maximum number of queries in a group. Smaller groups contain fewer relative positions, which makes the matrix products
+# smaller. But more groups require more calls of NumPy or torch.
 MAX_QUERIES = 48
 
 
 @dataclass(frozen=True)
 class QueryGroup:
-    """Neighbouring spans of one sentence that are computed together as queries. Their keys are all spans of the
-    sentence.
+    """A group of neighbouring queries in a sentence, whose attention is computed at once.
 
-    sentence (int): Index of the sentence.
-    position (int): Position of the first query in its sentence, where the words follow the characters.
-    queries (IntArray): Row of each query. *Shape:* (queries,)
-    keys (IntArray): Row of each key: the sentence's characters, then its words. *Shape:* (keys,)
-    columns (IntArray): The distinct relative positions of the group, as indices of `SpanPlan.distances`. *Shape:*
+    The keys are all characters and words of the sentence.
+
+    sentence (int): Sentence index in the batch.
+    position (int): Position of the first query in the sentence. Words have the positions after the characters.
+    queries (IntArray): Index of each query in the batch. *Shape:* (queries,)
+    keys (IntArray): Index of each key in the batch. *Shape:* (keys,)
+    columns (IntArray): The distinct relative positions in the group, as row indices into `SpanPlan.distances`. *Shape:*
         (columns,)
-    pairs (IntArray): The relative position of each pair, as an index of `columns`. *Shape:* (queries, keys)
+    pairs (IntArray): The relative position of each query and key, as an index into `columns`. *Shape:* (queries, keys)
     """
 
     sentence: int
@@ -87,14 +97,14 @@ class QueryGroup:
 
 @dataclass(frozen=True)
 class SpanPlan:
-    """All groups of queries of a batch, and the relative positions that occur in them.
+    """All query groups in a batch, and the distinct relative positions in the batch.
 
-    character_groups (tuple[QueryGroup, ...]): Groups of characters, in the order of the batch.
-    word_groups (tuple[QueryGroup, ...]): Groups of words, in the order of the batch. Empty if words are not used as
-        queries.
-    distances (IntArray): The four distances from query to key of each relative position, in the order of `DISTANCES`.
-        *Shape:* (relative positions, 4)
-    longest (int): Number of characters of the longest sentence. The absolute value of every distance is smaller.
+    character_groups (tuple[QueryGroup, ...]): The groups whose queries are characters.
+    word_groups (tuple[QueryGroup, ...]): The groups whose queries are words. Empty if there are no word queries.
+    distances (IntArray): The distances of each relative position: head to head, head to tail, tail to head and tail to
+        tail. *Shape:* (relative positions, 4)
+    longest (int): Length of the longest sentence in characters. All distances are between `-longest` and `longest`,
+        exclusive.
     """
 
     character_groups: tuple[QueryGroup, ...]
@@ -104,11 +114,10 @@ class SpanPlan:
 
 
 def plan_spans(lattice: Lattice, *, word_queries: bool) -> SpanPlan:
-    """Group the spans of a batch.
+    """Divide the queries in a batch into groups, and find the relative positions in each group.
 
-    lattice (Lattice): The characters and words of the batch.
-    word_queries (bool): Whether words are used as queries. The last layer does without them, since only its output for
-        characters is used.
+    lattice (Lattice): Sentence lengths and word positions of the batch.
+    word_queries (bool): Whether to create groups for words. The last layer of an encoder only needs the characters.
     """
     n_characters = lattice.n_characters
     table = _PositionTable.of(lattice)
@@ -120,7 +129,7 @@ def plan_spans(lattice: Lattice, *, word_queries: bool) -> SpanPlan:
     if word_queries:
         blocks += _query_blocks(words, lattice.lengths)
 
-    # Find the distinct relative positions of each group. Their union is the table of the batch.
+    # Find the distinct relative positions in each group, and then the distinct relative positions in the whole batch.
     distinct = [_distinct(table.numbers(queries, keys[sentence])) for sentence, _, queries in blocks]
     n_columns = np.array([len(numbers) for numbers, _ in distinct], np.int64)
     numbers, rows = _distinct(np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in distinct)]))
@@ -136,15 +145,16 @@ def plan_spans(lattice: Lattice, *, word_queries: bool) -> SpanPlan:
 
 @dataclass(frozen=True)
 class _PositionTable:
-    """A numbered table of all relative positions that a batch can have.
+    """Assigns an integer to each relative position that can occur in a batch.
 
-    A relative position is a triple: the size of the query, the size of the key, and the offset `head of the query -
-    head of the key`. Its number is its row-major index in an array with the shape (sizes, sizes, offsets).
+    The relative position of a query span and a key span is determined by the length of the query, the length of the key
+    and the offset `head of the query - head of the key`. The integer is the row-major index in an array with one axis
+    for each of these three values. This index is the sum of a term for the query and a term for the key.
 
-    sizes (IntArray): The distinct sizes of the batch's spans, in characters. *Shape:* (sizes,)
-    shape (tuple[int, int, int]): Number of sizes, of sizes, and of offsets from `-longest` to `longest`.
-    query_terms, key_terms (IntArray): The contribution of each span to the numbers of its pairs, as a query and as a
-        key: the number of a pair is their sum. *Shape:* (spans,)
+    sizes (IntArray): The distinct span lengths in the batch, in characters. *Shape:* (sizes,)
+    shape (tuple[int, int, int]): Shape of the array: `(len(sizes), len(sizes), number of offsets)`.
+    query_terms (IntArray): Term of each span as a query. *Shape:* (spans,)
+    key_terms (IntArray): Term of each span as a key. *Shape:* (spans,)
     """
 
     sizes: IntArray
@@ -154,28 +164,33 @@ class _PositionTable:
 
     @classmethod
     def of(cls, lattice: Lattice) -> _PositionTable:
-        """Build the table of a batch, whose spans are all characters, then all words."""
+        """Create the table for the characters and words in a batch."""
         positions = ranges(np.zeros_like(lattice.lengths), lattice.lengths)
         heads = np.concatenate((positions, lattice.heads))
         tails = np.concatenate((positions, lattice.tails))
         sizes, size_index = np.unique(tails - heads + 1, return_inverse=True)
         n_offsets = 2 * lattice.longest + 1
-        # The row-major index is (query_size * n_sizes + key_size) * n_offsets + query_head - key_head + longest, here
-        # split into a term of the query and a term of the key. Measured on Weibo with 48 queries and 90 keys: adding
-        # the terms takes 9 µs, computing the formula 32 µs, and np.ravel_multi_index 61 µs. With a group for every
-        # 33 characters, np.ravel_multi_index would make FLAT's prediction 5 % slower.
+        # The row-major index is (query_size * n_sizes + key_size) * n_offsets + query_head - key_head + longest. It is
+        # the sum of a query term and a key term. For 48 queries and 90 keys, adding the terms takes 9 µs.
+        # np.ravel_multi_index takes 61 µs, which would make FLAT 5 % slower.
         query_terms = size_index * len(sizes) * n_offsets + heads + lattice.longest
         key_terms = size_index * n_offsets - heads
         return cls(sizes, (len(sizes), len(sizes), n_offsets), query_terms, key_terms)
 
     def numbers(self, queries: IntArray, keys: IntArray) -> IntArray:
-        """Return the number of the relative position of each query and key. *Shape:* (queries, keys)"""
+        """Return the integer that identifies the relative position of each query and key.
+
+        queries (IntArray): Indices of the queries in the batch. *Shape:* (queries,)
+        keys (IntArray): Indices of the keys in the batch. *Shape:* (keys,)
+        RETURNS (IntArray): *Shape:* (queries, keys)
+        """
         return self.query_terms[queries, None] + self.key_terms[keys]
 
     def distances(self, numbers: IntArray) -> IntArray:
-        """Return the four distances of relative positions, in the order of `DISTANCES`.
+        """Return the distances between the spans: head to head, head to tail, tail to head and tail to tail.
 
-        *Shape:* (relative positions,) to (relative positions, 4)
+        numbers (IntArray): Integers that `numbers` returned for relative positions. *Shape:* (relative positions,)
+        RETURNS (IntArray): *Shape:* (relative positions, 4)
         """
         query_index, key_index, offset_index = np.unravel_index(numbers, self.shape)
         query_size, key_size = self.sizes[query_index], self.sizes[key_index]
@@ -187,12 +202,12 @@ class _PositionTable:
 
 
 def _query_blocks(queries: Sequence[IntArray], first: IntArray) -> list[tuple[int, int, IntArray]]:
-    """Divide the queries of each sentence evenly into blocks of at most `MAX_QUERIES`.
+    """Divide the queries of each sentence into blocks of similar size, with at most `MAX_QUERIES` queries.
 
-    queries (Sequence[IntArray]): The rows of the queries of each sentence.
-    first (IntArray): Position of the first query in each sentence. *Shape:* (sentences,)
-    RETURNS (list[tuple[int, int, IntArray]]): For each block its sentence, the position of its first query, and the
-        rows of its queries.
+    queries (Sequence[IntArray]): Per sentence, the indices of the queries in the batch.
+    first (IntArray): Per sentence, the position of the first query. *Shape:* (sentences,)
+    RETURNS (list[tuple[int, int, IntArray]]): For each block, the index of the sentence, the position of the first
+        query, and the indices of the queries in the batch.
     """
     blocks = []
     for sentence, position in enumerate(first.tolist()):
@@ -204,9 +219,10 @@ def _query_blocks(queries: Sequence[IntArray], first: IntArray) -> list[tuple[in
 
 
 def _distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the distinct numbers in ascending order, and the index of each number in this list.
+    """Compute `np.unique(numbers, return_inverse=True)` for non-negative integers.
 
-    The result is that of `np.unique(numbers, return_inverse=True)`, which sorts and takes four to six times as long.
+    Since the integers are small, they are marked in a boolean array. This is four to six times as fast as `np.unique`,
+    which sorts the numbers.
     """
     is_used = np.zeros(numbers.max(initial=-1) + 1, np.bool_)
     is_used[numbers] = True
@@ -214,5 +230,8 @@ def _distinct(numbers: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _split(array: IntArray, counts: IntArray) -> list[IntArray]:
-    """Split an array into consecutive parts of the given lengths."""
+    """Split an array into consecutive parts.
+
+    counts (IntArray): Length of each part.
+    """
     return [array[end - count : end] for count, end in zip(counts.tolist(), np.cumsum(counts).tolist(), strict=True)]

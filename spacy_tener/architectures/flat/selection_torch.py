@@ -1,25 +1,23 @@
-"""Selective self-attention with ATSSA's adaptive threshold in torch (Hu et al., 2022, section 3.2).
+"""Selective self-attention with an adaptive threshold, from FLAT-ATSSA (Hu et al., 2022, section 3.2), in torch.
 
-A query attends only to keys whose score A reaches the query's threshold. The threshold is computed for each head from
-the query's input x and the mean m of the sentence. It is limited by the k-th largest score, so that at least k keys are
-selected:
+A query only attends to keys whose attention score A reaches a threshold. The threshold is computed for each head from
+the query's hidden state x and the mean m of all hidden states in the sentence:
 
     T = W_t [x ; m ; x * m ; x - m]    (eq. 7)
-    T~ = min(k-th largest of A, T)     (eq. 8)
-    b = sigmoid(alpha (A - T~))        (eq. 9)
+    T~ = min(k-th largest of A, T)     (eq. 8) at least k keys are selected
+    b = sigmoid(alpha (A - T~))        (eq. 9) probability that a key is selected
 
-During training, the selection z of each key is sampled by the Gumbel-softmax over b and 1 - b with the temperature tau.
-Since `log b - log(1 - b)` is `alpha (A - T~)`, and the difference of two Gumbel variables has a logistic distribution,
-eq. 17 becomes
+In prediction, a key is selected (z = 1) if A >= T~. During training, z is sampled with the Gumbel-softmax of b and 1 -
+b (eq. 17). This module samples from the equivalent binary concrete distribution, which requires one random number per
+key instead of two:
 
     z = sigmoid((alpha (A - T~) + logistic noise) / tau)
 
-which takes one random number per key instead of two. In prediction, `z = [A >= T~]` is deterministic. The attention
-weights are `z e^A / sum z e^A`. This equals the softmax of eq. 11 and 12 if z is 0 or 1, and is differentiable in
-between. With k = 0, a query may select no key. Its output is then zero.
+The attention weights are `z e^A / sum z e^A`. If z is 0 or 1, this is the softmax over the selected keys (eq. 11 and
+12). With k = 0, a query can have no selected keys. Its output is then zero.
 
-The penalty on z (eq. 19) is averaged over the sentences of a batch, as the loss is. Its gradient is added in the
-backward pass (`_Sample`), so that the encoder does not have to return a second output.
+The number of selected keys is penalized in the loss (eq. 19). The gradient of this penalty is added in the backward
+pass of the attention (`_Sample`), so that the encoder does not have to return the penalty.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ from ..tener.tener_torch import AdaptedAttention
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The rule by which keys are selected.
+    """Selects the keys that a query attends to, and computes the attention weights (Hu et al., 2022, section 3.2).
 
-    k (int): Minimum number of selected keys (eq. 8). In shorter sentences, all keys are selected. 0 for no minimum.
-    alpha (float): Steepness of the step function (eq. 9).
+    k (int): Minimum number of selected keys per query (eq. 8). 0 for no minimum.
+    alpha (float): Slope of the sigmoid that replaces the step function at the threshold (eq. 9).
     tau (float): Temperature of the Gumbel-softmax (eq. 17).
     """
 
@@ -51,46 +49,56 @@ class Selection:
     tau: float = 1.0
 
     def decide(self, scores: Tensor, per_query: Any) -> Tensor:
-        """Compute the attention weights for prediction.
+        """Compute the attention weights for prediction, in which the selection is deterministic.
 
-        scores (Tensor): A, with -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
-        per_query (Tensor): T and the penalty's factor of each query. *Shape:* (sequences, heads, queries, 2)
+        scores (Tensor): Attention scores, with -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
+        per_query (Tensor): Threshold and penalty weight of each query. *Shape:* (sequences, heads, queries, 2)
         RETURNS (Tensor): *Shape:* (sequences, heads, queries, keys)
         """
         above = (scores - self.bound(scores, per_query)).detach()
-        # z = [A >= T~] is computed as min(sign(A - T~) + 1, 1): torch.where is not vectorized on a CPU.
+        # Compute the selection mask `above >= 0` with arithmetic, since torch.where is not vectorized on a CPU.
         weights = torch.softmax(scores, dim=-1) * above.sign_().add_(1.0).clamp_(max=1.0)
         return weights / _row_sums(weights)
 
     def sample(self, scores: Tensor, per_query: Any, penalty: Penalty | None = None) -> Tensor:
-        """Compute the attention weights for training, with sampled z. The arguments and the result are those of
-        `decide`.
+        """Compute the attention weights for training, in which the selection is sampled.
 
-        penalty (Optional[Penalty]): Records the value of the penalty in the backward pass. None for no penalty.
+        scores (Tensor): Attention scores, with -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
+        per_query (Tensor): Threshold and penalty weight of each query. *Shape:* (sequences, heads, queries, 2)
+        penalty (Optional[Penalty]): The penalty on the number of selected keys. Its value is recorded in the backward
+            pass.
+        RETURNS (Tensor): *Shape:* (sequences, heads, queries, keys)
         """
         return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor) -> Tensor:
-        """Compute the bound `T~` (eq. 8). *Shape:* (sequences, heads, queries, 1)"""
+        """Compute the minimum score of a selected key for each query (Hu et al., 2022, eq. 8).
+
+        This is the threshold or the k-th largest score, whichever is smaller.
+
+        RETURNS (Tensor): *Shape:* (sequences, heads, queries, 1)
+        """
         threshold = per_query[..., :1]
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
     def floor(self, scores: Tensor) -> Tensor:
-        """Return the k-th largest score of each query. *Shape:* (sequences, heads, queries, 1)"""
-        # In a sequence with fewer than k keys, the k-th largest score is -inf. The difference of scores and bound must
-        # not be NaN.
+        """Return the k-th largest score of each query as a finite number. *Shape:* (sequences, heads, queries, 1)"""
+        # With fewer than k keys, the k-th largest score is -inf. A finite number avoids NaN from -inf - (-inf) when the
+        # result is subtracted from the score of a padded key.
         return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
 
 
 class SelectiveAttention(AdaptedAttention):
-    """TENER's attention with projected keys (eq. 5 with `R_ij = p_{i-j}`), where each query attends to selected keys.
+    """Selective self-attention: each query only attends to keys whose score reaches the query's threshold.
+
+    Relative positions are encoded as in TENER. In contrast to TENER, the keys are projected.
 
     width (int): Input and output width d.
-    n_heads (int): Number of heads h. The width of a head, `d_k = width / n_heads`, must be even.
-    selection (Selection): The rule by which keys are selected.
+    n_heads (int): Number of attention heads h. The width of a head, `width / n_heads`, must be even.
+    selection (Selection): The options of the selection.
     dropout (float): Attention dropout rate.
-    penalty (float): Weight lambda of the penalty `lambda |z|_1 / L` (eq. 19), which is summed over heads and averaged
-        over sentences.
+    penalty (float): Weight lambda of the penalty on the number of selected keys, divided by the sentence length (eq.
+        19). The penalty is summed over the heads and averaged over the sentences.
     """
 
     def __init__(
@@ -102,41 +110,46 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(4 * width, n_heads, bias=False)
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """Compute the thresholds T (eq. 7).
+        """Compute the threshold of each query and head (Hu et al., 2022, eq. 7).
 
-        x (Tensor): *Shape:* (tokens, width)
-        sentences (Segments): The sentence of each token.
+        x (Tensor): Hidden states. *Shape:* (tokens, width)
+        sentences (Segments): The sentence index of each token.
         RETURNS (Tensor): *Shape:* (tokens, heads)
         """
         mean = sentences.gather(sentences.mean(x))
         return self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        """Compute queries, keys and values, and the threshold and the penalty's factor of each query.
+        """Compute the queries, keys and values, and the threshold and penalty weight of each query.
 
-        x (Tensor): *Shape:* (tokens, width)
-        context (Any): The `RelativePositions` of the batch, and the sentence of each token as `Segments`.
+        x (Tensor): Hidden states. *Shape:* (tokens, width)
+        context (Any): The `RelativePositions` of the batch, and the sentence index of each token as `Segments`.
         """
         relative, sentences = context
         heads = super().heads(x, relative)
         thresholds = self.thresholds(x, sentences)
-        # lambda / L for each token's sentence (eq. 19), divided by the number of sentences.
+        # The penalty weight of a token is lambda / L, where L is the length of its sentence (eq. 19). It is divided by
+        # the number of sentences, because the loss is a mean over sentences.
         factor = self.penalty.factor(len(sentences.sizes))
         factors = sentences.gather(factor / sentences.sizes.to(x)).expand_as(thresholds)
         return heads._replace(per_query=torch.stack((thresholds, factors), dim=-1))
 
     def weighting(self, *, sampled: bool) -> Weighting:
-        """Return `Selection.sample` for training, `Selection.decide` for prediction."""
+        """Return the function that computes attention weights from scores.
+
+        sampled (bool): Whether to sample the selected keys, as in training.
+        """
         if not sampled:
             return self.selection.decide
         return partial(self.selection.sample, penalty=self.penalty if self.penalty.weight else None)
 
 
 def kth_largest(x: Tensor, k: int) -> Tensor:
-    """Return the k-th largest number of each row, or -inf if there are fewer numbers. Equal numbers are counted
-    separately.
+    """Return the k-th largest number in each row of a tensor, or -inf if a row has less than k numbers.
 
-    *Shape:* (.., keys) to (.., 1)
+    Duplicates count separately: the second largest number of `[5, 5, 1]` is 5.
+
+    *Shape:* (..., keys) to (..., 1)
     """
     if k > x.shape[-1]:
         return torch.full_like(x[..., :1], -torch.inf)
@@ -144,22 +157,27 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
 
 
 def logistic_noise(like: Tensor) -> Tensor:
-    """Draw numbers from the logistic distribution, the distribution of the difference of two Gumbel variables."""
-    # The logit of a uniform number between 0 and 1, exclusive, has a logistic distribution.
+    """Draw random numbers from the logistic distribution, with the shape of the given tensor.
+
+    The difference of two Gumbel variables has this distribution.
+    """
+    # The logit of a uniform random number has a logistic distribution. The uniform numbers are the centers of 2^16
+    # intervals between 0 and 1, so that they are never exactly 0 or 1.
     return random_int16(like).add_((1 << 15) + 0.5).mul_(1.0 / (1 << 16)).logit_()
 
 
 class _Sample(torch.autograd.Function):
-    """The attention weights of eq. 8, 9 and 17, with the gradient of the penalty (eq. 19): `lambda / L` for each z.
+    """Attention weights with sampled keys (Hu et al., 2022, eq. 8, 9 and 17).
 
-    The backward pass is written by hand, since autograd would store and traverse an array of the size of the attention
-    map for each of its ten operations.
+    The backward pass also adds the gradient of the penalty on the number of selected keys (eq. 19). It is written by
+    hand, because autograd would store about ten tensors with the shape of the attention weights.
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, per_query: Tensor, selection: Selection, penalty: Penalty | None) -> Tensor:
         bound = selection.bound(scores, per_query)
         above = scores - bound
+        # If the k-th largest score limits the threshold, the gradient of the minimum in eq. 8 goes to this score.
         at_bound = _zeros_of(above) if selection.k else None
         z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
         weights = torch.softmax(scores, dim=-1).mul_(z)
@@ -175,13 +193,10 @@ class _Sample(torch.autograd.Function):
         threshold, factor = per_query[..., :1], per_query[..., 1:]
         if ctx.penalty is not None:
             ctx.penalty.record((z.sum(dim=-1, keepdim=True) * factor).sum())
-        # Let w = z e^A / sum z e^A be the weights and y their gradient. The gradient of A through e^A is
+        # The attention weights are w = z e^A / sum z e^A. Let y be the gradient of w, and f the penalty weight.
+        # Gradient of the scores A through e^A (softmax):
         #     g = w (y - sum w y)
-        # With dz / d(A - T~) = z (1 - z) alpha / tau and the penalty's factor f, the gradient of A - T~ through z is
-        #     (g / z + f) z (1 - z) alpha / tau = (g + f z) (1 - z) alpha / tau
-        # Let w = z e^A / sum z e^A be the weights and y their gradient. The gradient of A through e^A is
-        #     g = w (y - sum w y)
-        # With dz / d(A - T~) = z (1 - z) alpha / tau and the penalty's factor f, the gradient of A - T~ through z is
+        # Gradient of A - T~ through z, with the derivative of the sigmoid, z (1 - z) alpha / tau:
         #     (g / z + f) z (1 - z) alpha / tau = (g + f z) (1 - z) alpha / tau
         d_scores = gradients[0] * weights
         d_scores.addcmul_(weights, d_scores.sum(dim=-1, keepdim=True), value=-1)
@@ -189,7 +204,7 @@ class _Sample(torch.autograd.Function):
         d_above.addcmul_(d_above, z, value=-1).mul_(ctx.slope)
         d_bound = -d_above.sum(dim=-1, keepdim=True)
         d_scores += d_above
-        # The gradient of a minimum goes to the smaller number: to the threshold, or to the k-th largest score.
+        # In eq. 8, the gradient of the minimum goes to the smaller number: the threshold, or the k-th largest score.
         d_threshold = d_bound * (threshold <= bound)
         if at_bound is not None:
             d_scores.addcmul_(at_bound, d_bound - d_threshold)
@@ -197,14 +212,18 @@ class _Sample(torch.autograd.Function):
 
 
 def _row_sums(weights: Tensor) -> Tensor:
-    """Return the sum of each query's weights as a divisor: 1 instead of 0 for a query that selects no key."""
+    """Return the sum of the weights of each query, to normalize the weights.
+
+    For queries without selected keys, the sum is 1 instead of 0, to avoid a division by zero.
+    """
     total = weights.sum(dim=-1, keepdim=True)
     return total + (total == 0.0)
 
 
 def _zeros_of(x: Tensor) -> Tensor:
-    """Return 1 / n for each of the n zeros of a row, and 0 for other numbers. Used to divide a gradient among equal
-    scores.
+    """Replace zeros by 1 / n, where n is the number of zeros in a row, and all other numbers by 0.
+
+    `_Sample` uses these values to distribute a gradient evenly over scores that are equal.
     """
     zeros = x.sign().abs_().neg_().add_(1.0)
     return zeros.div_(zeros.sum(dim=-1, keepdim=True).clamp_(min=1.0))

@@ -1,7 +1,7 @@
-"""The groups of queries of a batch (`plans.QueryGroup`) as tensors, for the attention of `flat_torch`.
+"""Padded batches of query groups, for the attention layers in `flat_torch`.
 
-Matrix products of many small groups would each be a call of torch. So groups of similar size are padded to a common
-size and form a bucket, which is computed at once.
+`plans.plan_spans` divides the queries of each sentence into groups. This module pads groups of similar size, and
+combines them into buckets. Attention is computed for a whole bucket at once, which requires fewer calls of torch.
 """
 
 from __future__ import annotations
@@ -19,20 +19,22 @@ from ...sequences import pad_arrays, plan_buckets
 from ...types import BoolArray, IntArray
 from .plans import QueryGroup
 
-# Cost of one more bucket, in pairs of a query and a key or column: another bucket pays if it saves more padding.
+# Overhead of an additional bucket, as a number of attention scores. Groups of different sizes are put into separate
+# buckets if this saves more padded scores.
 SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
-# Maximum number of pairs in a bucket with more than one group. On a CPU, larger buckets do not fit into the cache.
+# Maximum number of attention scores in a bucket, unless it consists of a single group. On a CPU, larger buckets do not
+# fit into the cache.
 MAX_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
 
 
 @dataclass(frozen=True)
 class GroupBucket:
-    """Groups that are padded to the same numbers of queries, keys and columns.
+    """Query groups that are padded to the same number of queries, keys and relative positions.
 
-    shape (tuple[int, int, int, int]): Numbers of groups, queries, keys and columns.
+    shape (tuple[int, int, int, int]): Number of groups, queries, keys and relative positions.
     positions (Tensor): Position of each query in its sentence. *Shape:* (groups, queries)
-    pairs (Tensor): Column of each pair of a query and a key. *Shape:* (groups, 1, queries, keys)
-    key_mask (Tensor | None): Mask that is added to scores: -inf for padded keys, 0 for others. None without padding.
+    pairs (Tensor): Gather index of each query and key into the relative positions. *Shape:* (groups, 1, queries, keys)
+    key_mask (Tensor | None): Additive attention mask: -inf for padded keys, 0 for other keys. None without padding.
         *Shape:* (groups, 1, 1, keys)
     """
 
@@ -44,13 +46,14 @@ class GroupBucket:
 
 @dataclass(frozen=True)
 class PaddedGroups:
-    """All groups of a batch, in buckets.
+    """All query groups in a batch, divided into padded buckets.
 
     buckets (tuple[GroupBucket, ...]): The buckets.
-    queries, keys, columns (Segments): The query, key or relative position in each row of the padded buckets, as a
-        gather index.
-    to_flat (Tensor): The padded row of each query, which removes the padding. *Shape:* (queries,)
-    max_positions (tuple[int, int]): Largest number of queries, and of keys, in a sentence.
+    queries (Segments): Gather index that pads the queries of all buckets.
+    keys (Segments): Gather index that pads the keys of all buckets.
+    columns (Segments): Gather index that pads the relative positions of all buckets.
+    to_flat (Tensor): Gather index that removes the padding of the queries. *Shape:* (queries,)
+    max_positions (tuple[int, int]): Maximum number of query positions and of key positions in a sentence.
     """
 
     buckets: tuple[GroupBucket, ...]
@@ -62,11 +65,11 @@ class PaddedGroups:
 
     @classmethod
     def of(cls, groups: Sequence[QueryGroup], n_columns: int, device: torch.device | str) -> PaddedGroups:
-        """Divide groups into buckets, and compute the indices for padding them.
+        """Divide query groups into buckets, and compute the indices for padding the buckets.
 
-        groups (Sequence[QueryGroup]): The groups of all queries.
-        n_columns (int): Number of relative positions in the batch.
-        device (torch.device | str): Device for the result.
+        groups (Sequence[QueryGroup]): The query groups in the batch.
+        n_columns (int): Number of distinct relative positions in the batch.
+        device (torch.device | str): Device for the tensors.
         """
         kind = "cpu" if torch.device(device).type == "cpu" else "cuda"
         costs = np.array([len(group.queries) * (len(group.keys) + len(group.columns)) for group in groups])
@@ -77,7 +80,7 @@ class PaddedGroups:
         queries, keys, columns = (
             np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)
         )
-        # A query is in one group only, so sorting the padded rows by their query inverts the gather index.
+        # Invert the gather index of the queries. Each query occurs once, so it is enough to sort by the query.
         to_flat = np.flatnonzero(
             np.concatenate([np.zeros(0, np.bool_), *(is_query.ravel() for _, is_query, _ in buckets)])
         )
@@ -95,17 +98,18 @@ class PaddedGroups:
         )
 
     def pad(self, queries: Tensor, keys: Tensor, columns: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the padded queries, keys and columns of each bucket, split into heads.
+        """Yield the padded queries, keys and relative positions of each bucket.
 
-        queries, keys, columns (Tensor): The rows of the batch. *Shape:* (rows, heads, width)
-        YIELDS (Tuple[Tensor, Tensor, Tensor]): *Shape:* (groups, heads, padded queries, keys or columns, width) each
+        queries (Tensor): Queries in the batch. *Shape:* (queries, heads, width)
+        keys (Tensor): Keys in the batch. *Shape:* (spans, heads, width)
+        columns (Tensor): Relative positions in the batch. *Shape:* (relative positions, heads, width)
+        YIELDS (Tuple[Tensor, Tensor, Tensor]): The padded tensors. *Shape:* (groups, heads, padded length, width)
         """
         padded = []
         for i, (segments, x) in enumerate([(self.queries, queries), (self.keys, keys), (self.columns, columns)], 1):
             padded_rows = segments.gather(x.flatten(1)).unflatten(1, x.shape[1:])
             parts = padded_rows.split([bucket.shape[0] * bucket.shape[i] for bucket in self.buckets])
-            # Transposed tensors are made contiguous here, which copies whole rows. Otherwise torch.matmul would do it,
-            # but number by number.
+            # Make the transposed tensors contiguous. Otherwise torch.matmul would copy them, which is slower.
             padded.append(
                 [
                     part.unflatten(0, (bucket.shape[0], -1)).transpose(1, 2).contiguous()
@@ -115,9 +119,9 @@ class PaddedGroups:
         return zip(*padded, strict=True)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Remove the padding, and return a row for each query.
+        """Concatenate the attention outputs of all buckets, and remove the padding.
 
-        parts (Sequence[Tensor]): The output for each bucket. *Shape:* (groups, heads, queries, width)
+        parts (Sequence[Tensor]): The padded output for each bucket. *Shape:* (groups, heads, queries, width)
         RETURNS (Tensor): *Shape:* (queries, heads, width)
         """
         return torch.cat([part.transpose(1, 2).flatten(0, 1) for part in parts]).index_select(0, self.to_flat)
@@ -126,10 +130,11 @@ class PaddedGroups:
 def _pad_bucket(
     groups: Sequence[QueryGroup], device: torch.device | str
 ) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]:
-    """Pad the groups of a bucket.
+    """Pad several query groups to the same size.
 
-    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The indices of queries, keys and
-        columns, *Shape:* (groups, padded length) each; a mask of the queries that are not padding; and the bucket.
+    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The padded indices of the queries, of
+        the keys and of the relative positions, a mask that is True for queries and False for padding, and the bucket.
+        *Shape:* (groups, padded length) for each index array
     """
     queries, is_query = pad_arrays([group.queries for group in groups])
     keys, is_key = pad_arrays([group.keys for group in groups])

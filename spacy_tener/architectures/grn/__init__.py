@@ -1,5 +1,5 @@
-"""GRN (Chen et al., 2019, https://arxiv.org/abs/1907.05611): the gated relation network, of CNNs without attention.
+"""GRN (Chen et al., 2019, https://arxiv.org/abs/1907.05611): a CNN-based encoder with gated relations between tokens.
 
-`grn.py` has the registered functions, `grn_config.py` the sizes and options, `grn_torch.py` the modules for training
-and for GPUs, and `grn_numpy.py` the same computation for prediction without torch.
+The registered functions are in `grn.py`, and the hyperparameters in `grn_config.py`. `grn_torch.py` implements the
+encoder in torch, for training and for GPUs. `grn_numpy.py` implements the encoder in NumPy, for prediction on a CPU.
 """

@@ -1,7 +1,8 @@
-"""The registered functions of GRN, which a config names as `@architectures`.
+"""The registered architectures of the gated relation network (GRN).
 
-`spacy_tener.GRN.v1` is a `tok2vec` for `spacy_tener.CRFTagger.v1` or for spaCy's own components. It consists of an
-embedder and `spacy_tener.GatedRelationEncoder.v1`, which other embedders can use as well.
+`spacy_tener.GRN.v1` is a complete model, which consists of an embedding layer and an encoder. Use it as `tok2vec` of
+`spacy_tener.CRFTagger.v1` or of spaCy's components. `spacy_tener.GatedRelationEncoder.v1` is the encoder alone, to
+combine with another embedding layer.
 """
 
 from __future__ import annotations
@@ -31,22 +32,21 @@ def build_grn(
     relation: Literal["gated"] | Callable[..., Any] | None = "gated",
     dropout: Probability = 0.5,
 ) -> EmbedModel:
-    """Construct GRN: an embedder, convolutions for local context, and gated relations between all tokens.
+    """Construct a gated relation network: an embedding layer, convolutions, and gated relations between all tokens.
 
-    Registered as `spacy_tener.GRN.v1`. The model is the gated relation network of Chen et al. (2019,
-    https://arxiv.org/abs/1907.05611) without its CRF, which `spacy_tener.CRFTagger.v1` adds. The defaults are the
-    paper's.
+    Registered as `spacy_tener.GRN.v1`. The model is described in Chen et al. (2019,
+    https://arxiv.org/abs/1907.05611). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The defaults are
+    the same as in the paper.
 
-    embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder. None for `spacy_tener.WordCharEmbed.v1` with its
-        defaults, the paper's representation layer (eq. 1 and 2).
-    width (int): Width d of the context features and of the output.
-    branches (Sequence[int]): Window sizes of the convolutions of the context layer, in tokens. Each must be odd. The
-        context features are the maximum over the convolutions, after tanh (eq. 3). `[3]` is the paper's "branch 3".
-        `[]` leaves out the context layer: the relation layer then reads the input, which a linear layer projects to
-        `width` if it has another width.
-    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" has a gate for each pair of
-        tokens and each channel (eq. 6). None leaves it out. A registered function can provide another one: a class
-        like `Relation` of `grn_torch`.
+    embed (Optional[Model[List[Doc], List[Floats2d]]]): Embedding layer. Defaults to `spacy_tener.WordCharEmbed.v1`, the
+        paper's representation layer (eq. 1 and 2).
+    width (int): Output width d, which is also the number of convolution channels.
+    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
+        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]`
+        for no context layer.
+    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the paper's layer,
+        which computes a gate for each pair of tokens and each channel (eq. 6). None for no relation layer. You can also
+        pass a layer class with the same interface as `grn_torch.Relation`.
     dropout (float): Dropout rate between the context layer and the relation layer.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each token. *Shape:* (tokens,
         width)
@@ -64,21 +64,20 @@ def build_gated_relation_encoder(
     relation: Literal["gated"] | Callable[..., Any] | None = "gated",
     dropout: Probability = 0.5,
 ) -> RaggedModel:
-    """Construct the encoder of GRN without an embedder, to combine with any embedder.
+    """Construct the encoder of a gated relation network, to combine with any embedding layer.
 
-    Registered as `spacy_tener.GatedRelationEncoder.v1`. See `spacy_tener.GRN.v1`, which has the same arguments. The
-    input may have any width.
+    Registered as `spacy_tener.GatedRelationEncoder.v1`. See `spacy_tener.GRN.v1` for the complete model.
 
-    width (int): Width d of the context features and of the output.
-    branches (Sequence[int]): Window sizes of the convolutions of the context layer, in tokens. Each must be odd. The
-        context features are the maximum over the convolutions, after tanh (eq. 3). `[3]` is the paper's "branch 3".
-        `[]` leaves out the context layer: the relation layer then reads the input, which a linear layer projects to
-        `width` if it has another width.
-    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" has a gate for each pair of
-        tokens and each channel (eq. 6). None leaves it out. A registered function can provide another one: a class
-        like `Relation` of `grn_torch`.
+    width (int): Output width d, which is also the number of convolution channels.
+    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
+        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]`
+        for no context layer.
+    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the paper's layer,
+        which computes a gate for each pair of tokens and each channel (eq. 6). None for no relation layer. You can also
+        pass a layer class with the same interface as `grn_torch.Relation`.
     dropout (float): Dropout rate between the context layer and the relation layer.
-    RETURNS (Model[List[Floats2d], List[Floats2d]]): The encoder. *Shape:* (tokens, any width) to (tokens, width)
+    RETURNS (Model[List[Floats2d], List[Floats2d]]): The encoder, which accepts input of any width. *Shape:* (tokens,
+        input width) to (tokens, width)
     """
     config = GRNConfig(width=width, branches=branches, relation=relation, dropout=dropout)
     return _gated_relation_layer(config)
@@ -86,7 +85,7 @@ def build_gated_relation_encoder(
 
 def _gated_relation_layer(config: GRNConfig) -> RaggedModel:
     build_module = partial(_build_grn, config=config)
-    # A relation layer of another package has no NumPy implementation.
+    # There is no NumPy implementation for a custom relation layer.
     make_predictor = None if callable(config.relation) else partial(GRNPredictor, config)
     return ragged_layer("gated_relation_encoder", build_module, make_predictor, width_out=config.width)
 

@@ -1,4 +1,7 @@
-"""The config of GRN's encoder, which its torch module and its NumPy predictor share."""
+"""The hyperparameters of the GRN encoder.
+
+The torch and NumPy implementations of the encoder are both created from this config.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from ...validation import STRICT, OddInt, Probability, SettingError
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class GRNConfig:
-    """Sizes and options of a gated relation network.
+    """Hyperparameters of a gated relation network.
 
-    width (int): Width d of the context features and of the output.
-    branches (Sequence[int]): Window sizes of the convolutions of the context layer, in tokens. Each must be odd. Empty
-        for no context layer.
-    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer: "gated" for the paper's, a class like
-        `Relation` of `grn_torch` for another one, or None for no relation layer.
+    width (int): Output width d, which is also the number of convolution channels.
+    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
+        Empty for no context layer.
+    relation (Optional[Union[Literal["gated"], Callable]]): The relation layer: "gated" for the paper's layer, a
+        layer class with the same interface as `grn_torch.Relation`, or None for no relation layer.
     dropout (float): Dropout rate between the context layer and the relation layer.
     """
 

@@ -1,8 +1,8 @@
-"""The NumPy implementation of GRN's encoder, for prediction on a CPU without torch.
+"""The gated relation network (GRN) encoder in NumPy, for prediction on a CPU without torch.
 
-It computes the same as `grn_torch.GRNEncoder` in evaluation mode, from the same weights;
-`tests/architectures/test_parity.py` compares both. `write` adds the same computation to an ONNX graph, for `spacy tener
-export`.
+The encoder is created from the weights of `grn_torch.GRNEncoder`, and returns the same output as this module in
+evaluation mode. The tests in `tests/architectures/test_parity.py` compare the outputs. The method `write` adds the
+encoder to an ONNX graph, for the command `export`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from ...sequences import Lengths, as_lengths
 from ...types import FloatArray, IntArray
 from .grn_config import GRNConfig
 
-# Exponents are clipped to this value, positive and negative, so that `u v` is a finite float32 number: e^80 = 5.5e34.
-# This changes a sum `a + b` only if one of the two is beyond 40. Even then, the gate changes only if the other one is
-# beyond 20 with the opposite sign: otherwise the gate is 0 or 1 to within e^-20, clipped or not. Context features are
-# between -1 and 1. So with 400 channels and initial weights, neither can be above 35, and most are below 2.
+# Limit for the exponents of e^(-a) and e^b. Clipping them to [-40, 40] keeps the product of two exponentials below the
+# float32 maximum (e^80 = 5.5e34). It has no effect on typical inputs: with the initial weights and a width of 400, |a|
+# and |b| are at most 35, and usually below 2.
 EXPONENT_LIMIT = 40.0
-# Maximum number of gates in a tile. A tile is computed at once, and fits into a core's cache.
+# Maximum number of gates that are computed at once. An array of this size fits into the cache of a CPU core.
 TILE = 1 << 17
 
 
 def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> FloatArray:
-    """Compute r_i of each token (eq. 6).
+    """Compute the gated mean of the features in each sequence (Chen et al., 2019, eq. 6).
 
-    a, b (FloatArray): The terms of `r_ij = a_i + b_j`. *Shape:* (tokens, width)
-    x (FloatArray): The tokens. *Shape:* (tokens, width)
+    The output for token i is the mean of `sigmoid(a_i + b_j) * x_j` over all tokens j in the sequence.
+
+    a (FloatArray): First term of the gates. *Shape:* (tokens, width)
+    b (FloatArray): Second term of the gates. *Shape:* (tokens, width)
+    x (FloatArray): Token features. *Shape:* (tokens, width)
     lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
     RETURNS (FloatArray): *Shape:* (tokens, width)
     """
@@ -44,12 +46,14 @@ def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> Fl
 
 
 def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
-    """Write r_i of the tokens of one sequence to `out`, tile by tile.
+    """Compute the gated mean of the features in a single sequence. See `relate`.
 
-    With `u_i = e^(-a_i)` and `w_j = e^(b_j)`, a term of the mean is `sigma(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`,
-    where the product `w_j x_j` is computed once for each token.
+    Let `u_i = e^(-a_i)` and `w_j = e^(b_j)`. Then `sigmoid(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`, which requires two
+    exponentials per token instead of one per pair of tokens. The pairs are computed in tiles that fit into the CPU
+    cache.
 
-    u, w, x, out (FloatArray): *Shape:* (length, width) each
+    u, w, x (FloatArray): *Shape:* (length, width)
+    out (FloatArray): Array to which the result is written. *Shape:* (length, width)
     """
     length, width = x.shape
     weighted = w * x
@@ -68,10 +72,10 @@ def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None
 
 
 class GRNEncoder:
-    """The encoder of GRN: the context layer and the relation layer.
+    """The gated relation network (GRN) encoder, which consists of a context layer and a relation layer.
 
-    config (GRNConfig): Sizes and options.
-    weights (Weights): The module's weights.
+    config (GRNConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: GRNConfig, weights: Weights) -> None:
@@ -87,11 +91,11 @@ class GRNEncoder:
             self.left, self.right = map(Linear, halves)
 
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
-        """Encode all tokens.
+        """Encode the tokens in a batch of sequences.
 
-        x (FloatArray): The tokens, concatenated. *Shape:* (tokens, input width)
+        x (FloatArray): Token embeddings, concatenated. *Shape:* (tokens, input width)
         lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
-        RETURNS (FloatArray): *Shape:* (tokens, width)
+        RETURNS (FloatArray): Hidden states. *Shape:* (tokens, width)
         """
         lengths = as_lengths(lengths, len(x))
         if self.branches:
@@ -103,10 +107,11 @@ class GRNEncoder:
         return np.tanh(relate(self.left(x), self.right(x), x, lengths))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the encoder to the graph of `x`.
+        """Add the nodes of the encoder to the ONNX graph that contains `x`.
 
-        x (Value): *Shape:* (sequences, longest, input width)
-        RETURNS (Value): *Shape:* (sequences, longest, width)
+        x (Value): Padded embeddings. *Shape:* (sequences, longest sequence, input width)
+        batch (PaddedBatch): Lengths of the sequences, and the mask of the padding.
+        RETURNS (Value): Hidden states. *Shape:* (sequences, longest sequence, width)
         """
         graph = x.graph
         if self.branches:
@@ -117,11 +122,12 @@ class GRNEncoder:
             return x
         limits = np.float32(-EXPONENT_LIMIT), np.float32(EXPONENT_LIMIT)
         u, w = (graph.Exp(graph.Clip(part, *limits)) for part in (graph.Neg(self.left.write(x)), self.right.write(x)))
-        # Terms of padded tokens are multiplied by 0. A loop over the tokens i (ONNX's Scan) keeps memory linear.
+        # Multiply the features of padded tokens by 0. The gates are computed in a loop over the tokens (ONNX operator
+        # Scan), so that memory does not grow with the square of the length.
         weighted = w * x * graph.Unsqueeze(batch.is_real.to(np.float32), [2])
 
         def relate_one(u_i: Value) -> list[Value]:
-            """Return the sum over j in eq. 6, for one token i of each sequence."""
+            """Return the sum of the gated features for a single token i in each sequence. See `relate`."""
             return [graph.ReduceSum(weighted / (graph.Unsqueeze(u_i, [1]) + w), [1], keepdims=0)]
 
         related = graph.scan([], [u], relate_one, axis=1)

@@ -1,20 +1,21 @@
-"""GRN's encoder in torch (Chen et al., 2019), for training and for prediction on a GPU.
+"""The gated relation network (GRN) encoder (Chen et al., 2019) in torch, for training and prediction on a GPU.
 
-`GRNEncoder` consists of the context layer of convolutions (eq. 3) and the relation layer (eq. 4 to 8):
+The encoder consists of a context layer of convolutions (eq. 3) and a relation layer. For a sequence of T tokens with
+the features x, the relation layer computes
 
-    r_ij = W [x_i ; x_j] + b              (4)
-    r_i  = 1/T sum_j sigma(r_ij) * x_j    (6)  one gate for each pair of tokens and each channel
-    p_i  = tanh(r_i)                      (8)
+    r_ij = W [x_i ; x_j] + b                (eq. 4)
+    r_i  = 1/T sum_j sigmoid(r_ij) * x_j    (eq. 6) one gate for each pair of tokens and each channel
+    p_i  = tanh(r_i)                        (eq. 8)
 
-Computed as written, (4) takes a matrix product for each pair of tokens, and an array with the shape (T, T, d). But `W
-[x_i ; x_j]` is the sum of a term of x_i and a term of x_j. So `r_ij = a_i + b_j` takes two products for each token, and
+A direct implementation of eq. 4 requires a matrix product for each pair of tokens. This module splits W into two
+halves, so that `r_ij = a_i + b_j` requires two matrix products per token. The gates are then computed from two
+exponentials per token:
 
-    sigma(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
+    sigmoid(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
 
-takes two exponentials for each token. For each pair there remain a multiplication, an addition and a division. They are
-computed in tiles that fit into a core's cache, and the backward pass computes the gates again instead of storing
-them. So memory is linear in the length of a sentence. With 100 tokens, a forward and backward pass is 36 times as fast
-as computed literally (research/results/relation.md).
+The gates of all pairs are computed in tiles that fit into the CPU cache. The backward pass computes the gates again
+instead of storing them, so that memory grows linearly with T. For T = 100, the forward and backward pass is 36 times as
+fast as the direct implementation (research/results/relation.md).
 """
 
 from __future__ import annotations
@@ -39,10 +40,13 @@ from .grn_numpy import EXPONENT_LIMIT
 
 
 class ContextLayer(nn.Module):
-    """The context layer: convolutions with several window sizes, tanh, and the maximum of each channel (eq. 3).
+    """The context layer of the gated relation network (Chen et al., 2019, eq. 3).
+
+    It consists of parallel convolutions with different window sizes. The output is the elementwise maximum of all
+    convolutions, after tanh.
 
     input_width (int): Input width.
-    width (int): Width d of the output.
+    width (int): Output width d.
     branches (Sequence[int]): Window size of each convolution, in tokens.
     """
 
@@ -53,22 +57,22 @@ class ContextLayer(nn.Module):
             kaiming_uniform_start(cast(Convolution, branch).product)
 
     def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
-        """Compute the context features of all sequences.
+        """Compute the context features for each sequence in a batch.
 
-        x (Tensor): The tokens, concatenated. *Shape:* (tokens, input width)
+        x (Tensor): Token embeddings, concatenated. *Shape:* (tokens, input width)
         lengths (IntArray): Token count per sequence. *Shape:* (sequences,)
-        RETURNS (Tensor): *Shape:* (tokens, width)
+        RETURNS (Tensor): Context features. *Shape:* (tokens, width)
         """
         branches = [
             branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
             for branch in self.branches
         ]
-        # tanh increases monotonically, so one tanh of the maximum replaces a tanh for each branch.
+        # tanh is monotonic, so the tanh of the maximum is the maximum of the tanh of each branch.
         return torch.tanh(_elementwise_maximum(branches))
 
 
 def kaiming_uniform_start(layer: Linear) -> None:
-    """Initialize a layer with Kaiming-uniform weights and a bias of zeros."""
+    """Initialize a linear layer's weights with Kaiming uniform initialization, and its bias with zeros."""
     nn.init.kaiming_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
 
@@ -76,17 +80,19 @@ def kaiming_uniform_start(layer: Linear) -> None:
 def _elementwise_maximum(branches: Sequence[Tensor]) -> Tensor:
     """Return the elementwise maximum of several tensors.
 
-    For training, `max(a, b)` is computed as `a + relu(b - a)`: the gradient of `torch.maximum` selects by a condition,
-    which torch does not vectorize on a CPU, and takes many times as long.
+    For training, the maximum is computed as `a + relu(b - a)`, because the backward pass of `torch.maximum` is not
+    vectorized on a CPU.
     """
     larger = (lambda a, b: a + F.relu(b - a)) if torch.is_grad_enabled() else torch.maximum
     return functools.reduce(larger, branches)
 
 
 class Relation(nn.Module):
-    """The relation layer: a gate for each pair of tokens and each channel (eq. 4, 6 and 8).
+    """The relation layer of the gated relation network (Chen et al., 2019, eq. 4, 6 and 8).
 
-    `left` is the half of `W` that multiplies x_i, with the bias b. `right` is the half that multiplies x_j.
+    The output for a token is the gated mean of the features of all tokens in the sequence, after tanh. There is a gate
+    for each pair of tokens and each channel. The attributes `left` and `right` are the two halves of the weight matrix
+    W, which are multiplied with the first and the second token of a pair.
 
     width (int): Input and output width d.
     """
@@ -95,33 +101,37 @@ class Relation(nn.Module):
         super().__init__()
         self.left = Linear(width, width)
         self.right = Linear(width, width, bias=False)
-        # Kaiming-uniform initialization as in the paper. The fan-in is that of `W`, which has 2 d inputs.
+        # Kaiming uniform initialization as in the paper, with the fan-in of the complete matrix W, 2 * width.
         bound = math.sqrt(6.0 / (2 * width))
         for half in (self.left, self.right):
             nn.init.uniform_(half.weight, -bound, bound)
         nn.init.zeros_(self.left.bias)
 
     def forward(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Compute the relation features of the tokens of each sequence. *Shape:* (tokens, width) to (tokens, width)
+        """Compute the relation features for each sequence in a batch.
 
-        x (Tensor): The tokens, concatenated.
-        lengths (Sequence[int]): Token count per sequence.
+        x (Tensor): Token features, concatenated. *Shape:* (tokens, width)
+        lengths (Sequence[int]): Token count per sequence. *Shape:* (sequences,)
+        RETURNS (Tensor): Relation features. *Shape:* (tokens, width)
         """
         if not len(x):
             return x
         mean = _GatedMean.apply(self.left(x), self.right(x), x, lengths)  # type: ignore[no-untyped-call]
-        return torch.tanh(mean)  # eq. 8
+        return torch.tanh(mean)  # Chen et al. (2019), eq. 8
 
 
 class _GatedMean(torch.autograd.Function):
-    """The mean over j of `sigma(a_i + b_j) x_j = x_j / (1 + u_i v_j)` for each token i (eq. 6), with its gradients.
+    """Computes the gated mean `r_i = 1/T sum_j g_ij x_j` with the gates `g_ij = sigmoid(a_i + b_j)`, and its gradients.
 
-    With the gates `g = 1 / (1 + u_i v_j)`, and y as the gradient of r divided by T, the gradients are
+    See eq. 6 of Chen et al. (2019). Let `u_i = e^(-a_i)` and `v_j = e^(-b_j)`, so that `g_ij = 1 / (1 + u_i v_j)`. Let
+    y be the gradient of r, divided by the sequence length T. The gradients are
 
-        dx_j = sum_i g y_i        da_i = y_i u_i sum_j g^2 (v_j x_j)        db_j = x_j v_j sum_i g^2 (u_i y_i)
+        dx_j = sum_i g_ij y_i
+        da_i = y_i u_i sum_j g_ij^2 (v_j x_j)
+        db_j = x_j v_j sum_i g_ij^2 (u_i y_i)
 
-    They follow from the derivative of a gate, `g (1 - g) = g^2 u v`. The right side is used, since `1 - g` would lose
-    all digits if the gate is close to 1.
+    These formulas use the derivative of the sigmoid in the form `g^2 u v`. The usual form `g (1 - g)` is inaccurate if
+    g is close to 1.
     """
 
     @staticmethod
@@ -144,83 +154,105 @@ class _GatedMean(torch.autograd.Function):
 
 
 def _exponential(score: Tensor) -> Tensor:
-    """Return `e^(-score)`, with the exponent clipped to `EXPONENT_LIMIT`."""
+    """Return `e^(-score)`. The exponent is clipped to `EXPONENT_LIMIT`, so that the result is finite."""
     return score.neg().clamp_(-EXPONENT_LIMIT, EXPONENT_LIMIT).exp_()
 
 
 def _inverse_lengths(lengths: Sequence[int], like: Tensor) -> Tensor:
-    """Return 1 / T for each token, where T is the length of the token's sequence. *Shape:* (tokens, 1)"""
+    """Return the reciprocal of the sequence length for each token. *Shape:* (tokens, 1)"""
     sizes = as_lengths(lengths)
     length_of_token = torch.from_numpy(np.repeat(sizes, sizes)[:, None]).to(like.dtype)
     return on_device(length_of_token.reciprocal_(), like.device)
 
 
-# Cost of one more bucket, in padded numbers (pairs of tokens times channels). On a CPU, padding costs more than another
-# bucket. On a GPU, a bucket takes about twenty kernel launches, which take as long as reading and writing that many
-# numbers a dozen times.
+# Overhead of an additional bucket of sequences, as a number of padded gates. On a CPU, padding is always slower than an
+# additional bucket. On a GPU, the overhead is about twenty kernel launches.
 NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
 
 
 def _plan_buckets(lengths: Sequence[int], like: Tensor) -> Ragged:
-    """Divide the sequences into buckets: of equal lengths on a CPU, of similar lengths on a GPU."""
+    """Divide the sequences in a batch into buckets.
+
+    On a CPU, each bucket contains sequences of the same length. On a GPU, the lengths can differ.
+    """
     bucket_cost = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
     return Ragged.of(lengths, device=like.device, bucket_cost=bucket_cost)
 
 
 def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the buckets of several arrays, padded with zeros. *Shape:* (sequences, longest, width) each"""
+    """Yield the padded buckets of several tensors.
+
+    ragged (Ragged): The buckets in the batch.
+    arrays (Tensor): Tensors with one row per token. *Shape:* (tokens, width)
+    YIELDS (Tuple[Tensor, ...]): For each bucket, the tensors padded with zeros. *Shape:* (sequences, longest sequence,
+        width)
+    """
     parts = [ragged.pad(array, zeros=True) for array in arrays]
     for bucket in zip(*parts, strict=True):
         yield tuple(part[:, 0] for part in bucket)
 
 
-# Maximum number of gates in a tile. On a CPU, a tile fits into a core's cache, and is large enough that calls of
-# torch cost little. On a GPU, the two buffers of a tile have 128 MB each, so that most batches need a single tile.
+# Maximum number of gates that are computed at once (a tile). On a CPU, a tile fits into the cache of a core. On a GPU,
+# the two buffers of a tile have 128 MB each, so that most batches need a single tile.
 TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
 
 
 class _Tiles:
-    """Two buffers for a tile of pairs of tokens, which all tiles use one after the other.
+    """Buffers for computing the gates of all pairs of tokens in tiles.
 
-    like (Tensor): The batch, whose device and dtype the buffers have. *Shape:* (tokens, width)
-    ragged (Ragged): The buckets of the batch.
+    A tile is a block of the matrix of token pairs in a sequence. Two buffers are allocated once and reused for all
+    tiles, which saves memory.
+
+    like (Tensor): The features of the batch. The buffers get the same device and dtype. *Shape:* (tokens, width)
+    ragged (Ragged): The buckets in the batch.
     """
 
     def __init__(self, like: Tensor, ragged: Ragged) -> None:
         n_tokens, width = like.shape
         room = min(TILE["cpu" if like.is_cpu else "cuda"], n_tokens * n_tokens * width)
-        # At least one pair of tokens for each sequence in a bucket.
+        # The buffers must have room for at least one pair of tokens per sequence in a bucket.
         self.pairs = max([room // width, *(len(bucket.sequences) for bucket in ragged.buckets)])
         self._gates, self._terms = (like.new_empty(self.pairs * width) for _ in range(2))
         self._one = like.new_ones(())
 
     def shape(self, length: int, n: int = 1) -> tuple[int, int]:
-        """Return the numbers of rows i and columns j of a tile, for `n` sequences of a length."""
+        """Return the number of rows and columns of a tile, which fits into the buffers.
+
+        length (int): Sequence length.
+        n (int): Number of sequences that are computed at once.
+        """
         pairs = self.pairs // n
         columns = max(min(length, math.isqrt(pairs)), 1)
         return pairs // columns, columns
 
     def denominators(self, u: Tensor, v: Tensor) -> Tensor:
-        """Compute `1 + u_i v_j`, in the first buffer.
+        """Compute `1 + u_i v_j`, the reciprocal of the gates, for all rows i and columns j of a tile.
 
         u (Tensor): *Shape:* (sequences, rows, width)
         v (Tensor): *Shape:* (sequences, columns, width)
-        RETURNS (Tensor): *Shape:* (sequences, rows, columns, width)
+        RETURNS (Tensor): A view of the first buffer. *Shape:* (sequences, rows, columns, width)
         """
         shape = (*u.shape[:2], *v.shape[1:])
         return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """Compute `gates * rows`, in the second buffer.
+        """Multiply the gates of a tile by a tensor.
 
         gates (Tensor): *Shape:* (sequences, rows, columns, width)
-        rows (Tensor): A tensor whose shape can be broadcast to that of the gates.
+        rows (Tensor): A tensor that can be broadcast to the shape of `gates`.
+        RETURNS (Tensor): A view of the second buffer. *Shape:* (sequences, rows, columns, width)
         """
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
 
 def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
-    """Compute the sum over j in eq. 6 for one bucket. *Shape:* (sequences, length, width) each"""
+    """Compute the gated sum of the features in each sequence of a bucket.
+
+    The output for token i is the sum of `x_j / (1 + u_i v_j)` over all tokens j in the sequence.
+
+    u, v, x (Tensor): *Shape:* (sequences, length, width)
+    RETURNS (Tensor): *Shape:* (sequences, length, width)
+    """
     total = torch.zeros_like(x)
     rows, columns = tiles.shape(x.shape[1], len(x))
     for total_i, u_i in _split_tokens(rows, total, u):
@@ -231,9 +263,11 @@ def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
 
 
 def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the gradients of a, b and x for one bucket, as derived in `_GatedMean`.
+    """Compute the gradients of the gated sum for a bucket. See `_GatedMean` for the formulas.
 
-    *Shape:* (sequences, length, width) each
+    u, v, x (Tensor): The inputs of `_gated`. *Shape:* (sequences, length, width)
+    y (Tensor): Gradient of the gated sum. *Shape:* (sequences, length, width)
+    RETURNS (Tuple[Tensor, Tensor, Tensor]): Gradients of a, b and x. *Shape:* (sequences, length, width)
     """
     vx, uy = v * x, u * y
     da, db, dx = x.new_zeros(3, *x.shape)
@@ -242,26 +276,30 @@ def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) 
         for db_j, dx_j, v_j, vx_j in _split_tokens(columns, db, dx, v, vx):
             gates = tiles.denominators(u_i, v_j).reciprocal_()
             dx_j += tiles.product(gates, y_i[:, :, None]).sum(1)
-            gates *= gates  # g^2, for da and db
+            gates *= gates  # square the gates for the gradients of a and b, see `_GatedMean`
             da_i += tiles.product(gates, vx_j[:, None]).sum(2)
             db_j += tiles.product(gates, uy_i[:, :, None]).sum(1)
     return da.mul_(uy), db.mul_(vx), dx
 
 
 def _split_tokens(size: int, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Split several arrays into parts of at most `size` tokens. *Shape:* (sequences, length, width) each"""
+    """Split several tensors along the token axis.
+
+    size (int): Maximum number of tokens in a split.
+    arrays (Tensor): *Shape:* (sequences, length, width)
+    """
     if arrays[0].shape[1] <= size:
         return iter((arrays,))
     return zip(*(array.split(size, dim=1) for array in arrays), strict=True)
 
 
 class GRNEncoder(nn.Module):
-    """The encoder of GRN: the context layer, dropout and the relation layer.
+    """The gated relation network (GRN) encoder, which consists of a context layer, dropout and a relation layer.
 
-    Without a context layer (`branches = []`), the relation layer gets the input itself, after a linear layer if the
+    Both layers are optional. Without a context layer, a linear layer projects the input to the output width if the
     widths differ.
 
-    config (GRNConfig): Sizes and options.
+    config (GRNConfig): Encoder hyperparameters.
     input_width (int): Input width.
     """
 
@@ -280,11 +318,11 @@ class GRNEncoder(nn.Module):
         self.relation = None if make is None else make(width=config.width)
 
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
-        """Encode all tokens.
+        """Encode the tokens in a batch of sequences.
 
-        x (Tensor): The tokens, concatenated. *Shape:* (tokens, input width)
+        x (Tensor): Token embeddings, concatenated. *Shape:* (tokens, input width)
         lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
-        RETURNS (Tensor): *Shape:* (tokens, width)
+        RETURNS (Tensor): Hidden states. *Shape:* (tokens, width)
         """
         sizes = as_lengths(lengths, len(x))
         if self.context is not None:
