@@ -1,12 +1,12 @@
 """Masks of allowed tags, which constrain the tag sequences of the CRF. Each function implements one rule.
 
-`allowed_tags` combines the rules for prediction: rules about characters and sentences, existing entities, and blocked
-tokens. `learning/targets.py` uses some of the rules for the loss.
+`allowed_tags` and `allowed_nested_tags` combine the rules for prediction: rules about characters and sentences,
+existing entities, and blocked tokens. `learning/targets.py` uses some of the rules for the loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 
 import numpy as np
@@ -21,29 +21,117 @@ from .units import INSIDE, DocView, Units, join_units, letter_neighbours
 NO_ENTITIES = "tener_no_entities"
 
 
-def allowed_tags(views: Sequence[DocView], labels: LabelIndex, depth: int) -> Mask | None:
+def allowed_tags(views: Sequence[DocView], labels: LabelIndex) -> Mask | None:
     """Return a mask of the tags that are allowed in prediction. Return None if all tags are allowed.
 
     Existing entities and blocked tokens are kept. As in spaCy's `ner`, other tokens with the tag O may become part of
     an entity.
 
     views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
+    RETURNS (Mask | None): Allowed tags of all Docs, concatenated. *Shape:* (1, units, tags)
+    """
+    units, limit = _limits(views, labels)
+    if units is not None and units.preset.any():
+        limit = preset_tags(units, labels, limit)
+    return None if limit is None else limit[None]
+
+
+def allowed_nested_tags(
+    views: Sequence[DocView], labels: LabelIndex, depth: int, best_tags: Callable[[Mask], IntArray]
+) -> Mask | None:
+    """Return a mask of the tags that a model of nested entities may predict. Return None if all tags are allowed.
+
+    Existing entities and blocked tokens are kept. Other entities may be inside or around an existing entity, but must
+    not cross its boundaries. A mask has only one rule for each token, so it cannot allow both at one depth. At the
+    depths at which the best tag sequence without existing entities has an entity around an existing one, entities
+    around it are allowed. At the other depths, entities inside it are allowed. An existing entity that has no entity
+    around it at depth 0 is the only entity there.
+
+    views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
     depth (int): The number of nesting levels that the model predicts.
+    best_tags (Callable[[Mask], IntArray]): Function that returns the best tag sequences under a mask. The shape of the
+        mask and of the result is (depth, units, tags) and (depth, units).
     RETURNS (Mask | None): Allowed tags of all Docs, concatenated. *Shape:* (depth, units, tags)
     """
+    units, limit = _limits(views, labels)
+    if units is None or not units.preset.any():
+        return None if limit is None else np.stack([limit] * depth)
+    layout = labels.layout
+    free = np.ones((len(units.iob), layout.n_tags), dtype=bool) if limit is None else limit
+    free[blocked_within_preset(views) | (units.preset & (units.label == 0))] = _one_tag(layout, layout.outside)
+    kept = preset_tags(units, labels, limit)
+    return np.stack(
+        [
+            _nested_tags(units, free, kept if level == 0 else None, tags, layout)
+            for level, tags in enumerate(best_tags(np.stack([free] * depth)))
+        ]
+    )
+
+
+def _nested_tags(units: Units, free: Mask, kept: Mask | None, best: IntArray, layout: TagLayout) -> Mask:
+    """Return the mask for one depth of a model of nested entities. See `allowed_nested_tags`.
+
+    free (Mask): The tags that are allowed without existing entities. *Shape:* (units, tags)
+    kept (Mask | None): At depth 0, the mask that keeps existing entities. *Shape:* (units, tags)
+    best (IntArray): The best tag sequence at this depth without existing entities. *Shape:* (units,)
+    RETURNS (Mask): *Shape:* (units, tags)
+    """
+    mask = free.copy() if kept is None else kept.copy()
+    has_none_around = units.preset.copy()
+    for start, end, ends_together in _entities_with_one_around(units, best, layout):
+        # An existing entity may break the rules for predicted entities. Then no predicted entity may share its tags.
+        if kept is not None and not (free & kept)[start:end].any(axis=1).all():
+            continue
+        has_none_around[start:end] = False
+        allowed = np.zeros((end - start, layout.n_tags), dtype=bool)
+        allowed[:, layout.inside] = True
+        # An entity with the same boundaries and another label must not replace the existing one. Therefore, entities
+        # around it may share its start or its end, but not both.
+        if not ends_together or end - start == 1:
+            allowed[0, layout.begin] = True
+        if ends_together or end - start == 1:
+            allowed[-1, layout.end] = True
+        allowed &= free[start:end]
+        if kept is None:
+            allowed[:, layout.outside] = True
+        else:
+            allowed |= kept[start:end]
+        mask[start:end] = allowed
+    # No entity continues into or out of an existing entity that has no entity around it.
+    follows = np.append(False, has_none_around[:-1])
+    mask[(units.iob != INSIDE) & (has_none_around | follows), layout.continuers] = False
+    return mask
+
+
+def _entities_with_one_around(units: Units, best: IntArray, layout: TagLayout) -> Iterator[tuple[int, int, bool]]:
+    """Yield the start and end of existing entities that are inside a larger entity of a tag sequence. Also yield
+    whether both entities end at the same position, but start at different ones.
+
+    Entities that cross the boundaries of another existing entity are ignored.
+    """
+    starts, ends, _ = layout.decode(best)
+    is_cut = np.append(units.preset & (units.iob == INSIDE), False)
+    is_valid = ~(is_cut[starts] | is_cut[ends])
+    starts, ends = starts[is_valid], ends[is_valid]
+    for start, end, _ in units.entities():
+        index = int(np.searchsorted(starts, start, side="right")) - 1
+        if index >= 0 and end <= ends[index] and (starts[index], ends[index]) != (start, end):
+            yield start, end, bool(ends[index] == end)
+
+
+def _limits(views: Sequence[DocView], labels: LabelIndex) -> tuple[Units | None, Mask | None]:
+    """Return the attributes of the tokens or characters of all Docs, and a mask that applies the rules about words,
+    white space and sentences. Each is None if there is no restriction. *Shape:* (units, tags)"""
     units = join_units(views)
     limits: list[Mask | None] = [tags_of_whole_words(views, labels)]
     if units is not None:
         limits += [possible_tags(units, labels), tags_within_sentences(units, labels)]
-    if units is None or not units.preset.any():
-        mask = intersect(limits)
-        return mask if mask is None else np.stack([mask] * depth)
-    limit = intersect(limits)
-    outer = preset_tags(units, labels, limit)
-    if depth == 1:
-        return outer[None]
-    inner = tags_within_preset(units, blocked_within_preset(views), labels)
-    return np.stack([outer, *[inner if limit is None else inner & limit] * (depth - 1)])
+    return units, intersect(limits)
+
+
+def _one_tag(layout: TagLayout, tag: int) -> BoolArray:
+    mask: BoolArray = np.arange(layout.n_tags) == tag
+    return mask
 
 
 def intersect(masks: Sequence[Mask | None]) -> Mask | None:
@@ -109,19 +197,6 @@ def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask
     """
     tags = np.where(units.preset, encode_units(units, labels), UNKNOWN)
     return agreeing_tags(tags, possible, labels.layout)
-
-
-def tags_within_preset(units: Units, blocked_units: BoolArray, labels: LabelIndex) -> Mask:
-    """Return a mask for nested entities. They must not cross the boundaries of existing entities or contain blocked
-    tokens.
-
-    blocked_units (BoolArray): Mask of the tokens or characters that `blocked_within_preset` returns. *Shape:* (units,)
-    RETURNS (Mask): *Shape:* (units, tags)
-    """
-    # A boundary is at the first unit of an existing entity, and at the first unit after it.
-    mask = _new_segments((units.iob != INSIDE) & (units.preset | np.append(False, units.preset[:-1])), labels.layout)
-    mask[blocked_units | (units.preset & (units.label == 0))] = np.arange(labels.layout.n_tags) == labels.layout.outside
-    return mask
 
 
 def blocked_within_preset(views: Sequence[DocView]) -> BoolArray:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 from spacy.attrs import IS_SPACE, LENGTH
 from spacy.tokens import Doc
 
 from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
-from ..types import IntArray
+from ..crf.crf_numpy import PathScorer
+from ..types import AnyFloats, IntArray
 from .batch_decoding import BatchDecoding, decode_nothing
 from .entities import UnitEntity
-from .masks import allowed_tags
+from .masks import allowed_nested_tags, allowed_tags
 from .settings import NERSettings
-from .tags import LabelIndex
+from .tags import LabelIndex, Mask
 from .units import DocView
 from .windows import WindowBatcher
 
@@ -45,12 +47,22 @@ def decode_batches(
     for group in batcher.groups(views):
         scores = batcher.emissions(model, group)
         texts = [doc.view for doc in group]
-        # On a GPU, the emissions are computed asynchronously. In the meantime, the CPU computes the masks.
-        allowed = allowed_tags(texts, labels, depth)
+        lengths = [len(view) for view in texts]
+        # A GPU still computes the emissions at this point. The masks are prepared on the CPU in the meantime.
+        allowed = allowed_tags(texts, labels) if depth == 1 else None
         crf_scorer, rows = on_host(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
-        lengths = [len(view) for view in texts]
+        if depth > 1:
+            decode = partial(best_tags, crf_scorer, emissions, lengths)
+            allowed = allowed_nested_tags(texts, labels, depth, decode)
         yield texts, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature)
+
+
+def best_tags(crf: PathScorer, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
+    """Return the best tag sequence at each depth under a mask. *Shape:* (depth, units)"""
+    depth, _, n_tags = emissions.shape
+    tags = crf.decode(emissions.reshape(-1, n_tags), lengths * depth, allowed.reshape(-1, n_tags))
+    return tags.reshape(depth, -1)
 
 
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:

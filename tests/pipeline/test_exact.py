@@ -1,9 +1,11 @@
-"""Exact whatever restricts the readings: all are listed by the rules, and their probabilities added up."""
+"""Results of decoding under all restrictions, compared with a sum over all label sequences that the rules allow."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +19,8 @@ from spacy_tener.crf.crf_numpy import PathScorer
 from spacy_tener.pipeline.batch_decoding import BatchDecoding
 from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import existing_entities
-from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_tags
+from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_nested_tags, allowed_tags
+from spacy_tener.pipeline.predicting import best_tags
 from spacy_tener.pipeline.tags import LabelIndex, index_labels
 from spacy_tener.pipeline.units import view_of
 
@@ -75,8 +78,13 @@ RECIPES = {
 }
 
 
+# Start, end and label of an entity of the model, and of an existing entity, in units of a view.
+Entity = tuple[int, int, int]
+Existing = tuple[int, int, str]
+
+
 class Rules:
-    """What may be an entity of a text, by the rules in words. Spans are in units."""
+    """The rules for entities of a text, without masks. Spans are in units of the view."""
 
     def __init__(self, doc: Doc, view: str, index: LabelIndex) -> None:
         self.doc, self.index = doc, index
@@ -101,12 +109,10 @@ class Rules:
             return False
         return all(text in LETTERS for text in self.texts[i - 1 : i + 1]) and self.units[i - 1][1] == self.units[i][0]
 
-    def allow(self, start: int, end: int, label: int, level: int) -> bool:
+    def can_be_entity(self, start: int, end: int, label: int) -> bool:
+        """Whether a span can be an entity of a text without existing entities."""
         edges, texts = (self.texts[start], self.texts[end - 1]), self.texts[start:end]
-        covered = set(range(start, end))
-        if level == 0 and (start, end, LABELS[label]) in self.preset:
-            return True
-        if any(edge in SPACES for edge in edges) or covered & self.blocked:
+        if any(edge in SPACES for edge in edges) or set(range(start, end)) & (self.blocked | self.gaps):
             return False
         if any(edge in ORNAMENTS for edge in edges) and label not in self.index.with_ornaments:
             return False
@@ -114,26 +120,68 @@ class Rules:
             return False
         if (self._are_joined(start) or self._are_joined(end)) and label not in self.index.within_words:
             return False
-        if any(self.units[i][0] in self.sentences for i in range(start + 1, end)):
+        return not any(self.units[i][0] in self.sentences for i in range(start + 1, end))
+
+    def own(self, existing: Existing, level: int) -> list[Entity]:
+        """Return an existing entity as an entity of the model at one depth, if it can be one."""
+        start, end, name = existing
+        return [(start, end, LABELS.index(name))] if level == 0 and name in LABELS else []
+
+    def is_compatible(self, entity: Entity, existing: Existing, around: Entity | None, level: int) -> bool:
+        """Whether an entity can be at the same depth as an existing entity.
+
+        around: The entity around the existing entity in the best sequence of this depth without existing entities.
+        """
+        start, end, label = entity
+        first, last, name = existing
+        if last <= start or end <= first or entity in self.own(existing, level):
+            return True
+        if around is None:
+            return level > 0 and first <= start < end <= last
+        if (start, end) == (first, last) or first < start or end < last:
             return False
-        if level == 0:
-            return not any(covered & set(range(first, last)) for first, last, _ in self.preset)
-        crosses = any(start < edge < end for first, last, _ in self.preset for edge in (first, last))
-        return not crosses and not covered & self.gaps
+        has_same_label = level == 0 and LABELS[label] == name
+        ends_together = around[0] < first and around[1] == last
+        return last - first == 1 or has_same_label or (start < first if ends_together else end > last)
 
-    def readings(self, level: int) -> list[list[tuple[int, int, int]]]:
-        """Return all lists of entities of one depth."""
-        present = [(s, e, LABELS.index(label)) for s, e, label in self.preset if label in LABELS] if level == 0 else []
-        found = self._from(0, level)
-        return [entities for entities in found if set(present) <= set(entities)]
+    def sequences(self, level: int, depth: int, score: Callable[[list[Entity]], float]) -> list[list[Entity]]:
+        """Return all lists of entities at one depth.
 
-    def _from(self, place: int, level: int) -> list[list[tuple[int, int, int]]]:
+        score: The score of a list of entities.
+        """
+        around: dict[Existing, Entity | None] = dict.fromkeys(self.preset)
+        for start, end, label in max(self._from(0, self.can_be_entity), key=score) if depth > 1 else ():
+            crosses = any(first < edge < last for first, last, _ in self.preset for edge in (start, end))
+            for existing in self.preset:
+                first, last, _ = existing
+                is_around = start <= first and last <= end and (start, end) != (first, last)
+                if is_around and not crosses and all(self.can_be_entity(*own) for own in self.own(existing, level)):
+                    around[existing] = start, end, label
+
+        def is_allowed(*entity: int) -> bool:
+            if any(entity in self.own(existing, level) for existing in self.preset):
+                return True
+            return self.can_be_entity(*entity) and all(
+                self.is_compatible(entity, existing, around[existing], level) for existing in self.preset
+            )
+
+        def has_existing(entities: list[Entity]) -> bool:
+            """Whether each existing entity is in a list, or has an entity around it."""
+            return all(
+                own in entities or any(start <= own[0] and own[1] <= end for start, end, _ in entities)
+                for existing in self.preset
+                for own in self.own(existing, level)
+            )
+
+        return [entities for entities in self._from(0, is_allowed) if has_existing(entities)]
+
+    def _from(self, place: int, is_allowed: Callable[..., bool]) -> list[list[Entity]]:
         if place >= len(self.units):
             return [[]]
-        found = self._from(place + 1, level)
+        found = self._from(place + 1, is_allowed)
         for end, label in itertools.product(range(place + 1, len(self.units) + 1), range(len(LABELS))):
-            if self.allow(place, end, label, level):
-                found = found + [[(place, end, label), *rest] for rest in self._from(end, level)]
+            if is_allowed(place, end, label):
+                found = found + [[(place, end, label), *rest] for rest in self._from(end, is_allowed)]
         return found
 
 
@@ -154,7 +202,7 @@ def score_of(scorer: PathScorer, emissions: Any, entities: list[tuple[int, int, 
     max_examples=25, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate]
 )
 @given(data=st.data())
-def test_all_results_agree_with_the_sum_over_all_readings(view: Any, depth: int, data: Any) -> None:
+def test_results_equal_sums_over_all_label_sequences(view: Any, depth: int, data: Any) -> None:
     recipes = data.draw(st.lists(RECIPES[view], min_size=1, max_size=2))
     exceptions = [data.draw(st.sets(st.integers(0, 1))) for _ in range(3)]
     check(view, depth, recipes, exceptions, data.draw(st.sampled_from([1.0, 0.5, 3.0])), data.draw(st.integers(0, 99)))
@@ -170,15 +218,19 @@ def check(view: Any, depth: int, recipes: list[Recipe], exceptions: Any, tempera
     scorer = PathScorer((start, end, outside, inside))
     lengths = [len(part) for part in views]
     emissions = rng.normal(scale=2.0, size=(depth, sum(lengths), layout.n_tags)).astype(np.float32)
-    batch = BatchDecoding(scorer, emissions, lengths, allowed_tags(views, index, depth), temperature)
+    if depth == 1:
+        allowed = allowed_tags(views, index)
+    else:
+        allowed = allowed_nested_tags(views, index, depth, partial(best_tags, scorer, emissions, lengths))
+    batch = BatchDecoding(scorer, emissions, lengths, allowed, temperature)
     for i, part in enumerate(views):
         decoding = Decoding(part, LABELS, batch, i, None, existing_entities(part))
         rules = Rules(part.doc, view, index)
         rows = decoding.emissions.reshape(depth, len(part), layout.n_tags)
-        levels = [
-            [(score_of(scorer, rows[level], found) / temperature, found) for found in rules.readings(level)]
-            for level in range(depth)
-        ]
+        levels = []
+        for level in range(depth):
+            score = partial(score_of, scorer, rows[level])
+            levels.append([(score(found) / temperature, found) for found in rules.sequences(level, depth, score)])
         check_text(decoding, rules, levels)
 
 
