@@ -169,7 +169,7 @@ def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) 
 
     LAC's transition scores are so small that this holds for about 90 % of all tokens. On 256 posts from Weibo, decoding
     takes 11 ms of CPU time instead of 61 ms. The same test fails for `tener_ner`, where forbidden transitions have a
-    score of -inf. `tener_ner` uses `crf.pruning`, which requires a tag O. LAC has no such tag.
+    score of -inf. `tener_ner` uses `crf.pruning`, which requires the tag O. LAC doesn't use this tag.
 
     emissions (FloatArray): Emission scores. *Shape:* (tokens, tags)
     transitions (FloatArray): Transition scores T. *Shape:* (tags, tags)
@@ -194,8 +194,8 @@ def load_tagger(path: str | Path | None = None) -> LacTagger:
     folder = _find_files(path)
     names = {int(tag): name for tag, name in _pairs(folder / _TAGS) if name != "O"}
     # tag.dic lists some ids twice, first with a part of speech and then with an entity type: nr and PER, ns and LOC, nt
-    # and ORG, t and TIME. The dictionary keeps the entity type. LAC also has scores for ids without a name, which are
-    # cut off since LAC never predicts them.
+    # and ORG, t and TIME. The dictionary keeps the entity type. LAC also has scores for O and for ids without a name.
+    # They are cut off, since LAC never predicts them.
     labels = [names[tag].rpartition("-")[0] for tag in range(0, len(names), 2)]
     transitions = np.load(BytesIO((folder / _TRANSITIONS).read_bytes()), allow_pickle=False)
     return LacTagger(_read_encoder(folder, [LOGITS]), transitions[: len(names), : len(names)].copy(), labels)
