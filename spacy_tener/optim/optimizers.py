@@ -203,8 +203,8 @@ class SGD(RatedOptimizer):
         rows (Floats2d): The embedding rows. *Shape:* (rows, width)
         gradient (Floats2d): The gradient, which is overwritten. *Shape:* (rows, width)
         """
-        # In the steps after its last use, a row changes by `learn_rate * gradient` times 1, momentum, momentum ** 2 and
-        # so on. The sum of this geometric series is 1 / (1 - momentum).
+        # From this step on, the changes are `learn_rate * gradient` times 1, momentum, momentum ** 2 and so on. The sum
+        # of this geometric series is 1 / (1 - momentum).
         self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)
         rows -= gradient
