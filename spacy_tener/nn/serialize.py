@@ -17,7 +17,7 @@ from safetensors.numpy import load, save
 from ..errors import RemedyError
 
 _CHECKSUM = "checksum"
-# Name under which all values that are neither arrays nor bytes are stored, as JSON.
+# Values that are neither arrays nor bytes are stored as JSON in an array with this name.
 _VALUES = "values.json"
 
 
@@ -49,7 +49,8 @@ def from_safetensors(data: bytes) -> dict[str, Any]:
     """
     try:
         arrays = load(data)
-        # `load` does not return the metadata. They are in the file's header: 8 bytes with the length, followed by JSON.
+        # The checksum is in the header. A safetensors file begins with the header's length in 8 bytes, followed by the
+        # header as JSON.
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         intact = header["__metadata__"] == {_CHECKSUM: _checksum(arrays)}
     except (SafetensorError, KeyError, ValueError):

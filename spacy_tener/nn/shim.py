@@ -41,11 +41,11 @@ _HOST_OPS = {"numpy", "apple"}
 class TorchShim(Shim):
     """A Thinc shim for a torch module that can also predict with NumPy.
 
-    The weights are loaded as NumPy arrays. On a CPU, they are passed to the *predictor*, a NumPy implementation of the
-    module. The torch module is only built for training or for a GPU. It then holds the weights, and the predictor is
-    rebuilt after each update.
+    The shim contains a torch module and a *predictor*, which is the NumPy implementation of the module. The torch
+    module is only built for training or for a GPU. The predictor is built for prediction on a CPU. It is rebuilt when
+    the module's weights have changed.
 
-    The module is in evaluation mode except during a training step. The gradients of embedding tables can be sparse.
+    The torch module is in evaluation mode except during a training step. Gradients of embedding tables can be sparse.
 
     build (Callable): Function that returns the torch module, such as its class. It must be picklable.
     make_predictor (Callable | None): Function that returns the predictor for given `Weights`. It must be picklable.
@@ -184,7 +184,7 @@ class TorchShim(Shim):
         arrays (Arrays): Weights by name. Empty if the model is not initialized.
         sizes (Mapping[str, Any]): Keyword arguments with which the module was built.
         """
-        # The predictor or the module is built immediately, not on first use, to detect weights that don't match the
+        # Build the predictor or the module now instead of on first use. This detects weights that don't match the
         # config.
         module = predictor = None
         if arrays and self._make_predictor is not None:
@@ -218,7 +218,7 @@ class TorchShim(Shim):
 
         params (Mapping[Any, FloatsXd]): The replacements. The key is a tuple of the shim's id and the parameter's name.
         """
-        # If the module was not built, it was not trained. An optimizer has no moving averages of its parameters.
+        # A module that is not built was never trained, so `params` contains no averages of its parameters.
         parameters = {} if self._model is None else dict(self._model.named_parameters())
         parameters = {name: weight for name, weight in parameters.items() if (self.id, name) in params}
         backups = {name: weight.detach().clone() for name, weight in parameters.items()}
@@ -241,8 +241,8 @@ class TorchShim(Shim):
         self.clear_predictor()
 
     def to_bytes(self) -> bytes:
-        """Serialize the weights and the arguments of the module as safetensors."""
-        # Arguments that are bytes, such as a tokenizer, are stored like arrays. The other arguments are stored as JSON.
+        """Serialize the weights and the keyword arguments of the module as safetensors."""
+        # JSON can't represent bytes, such as a tokenizer. They are stored in the same way as weights.
         files = {name: size for name, size in self.sizes.items() if isinstance(size, bytes)}
         sizes = {name: size for name, size in self.sizes.items() if name not in files}
         weights = self.weights if self.is_built else {}
@@ -250,7 +250,7 @@ class TorchShim(Shim):
         return to_safetensors({"sizes": sizes, **files, **arrays})
 
     def from_bytes(self, data: bytes) -> TorchShim:
-        """Load weights and arguments that `to_bytes` serialized."""
+        """Load the weights and keyword arguments that `to_bytes` serialized."""
         parts = from_safetensors(data)
         sizes = {**parts.pop("sizes"), **{name: part for name, part in parts.items() if isinstance(part, bytes)}}
         self.load_arrays({name: part for name, part in parts.items() if name not in sizes}, sizes)

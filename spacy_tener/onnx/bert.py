@@ -17,7 +17,7 @@ from .published_weights import BLOCK, BertWeights, Blocks, Matrix
 
 BertPrecision = Literal["int4", "int8", "float32"]
 _OPSET = 17
-# Domain of ONNX Runtime's contrib operators. They fuse several operators, such as GELU and the bias of its input.
+# Domain of ONNX Runtime's contrib operators. For example, `BiasGelu` adds a bias and applies GELU.
 _DOMAIN = "com.microsoft"
 # Value of the attribute `accuracy_level` with which MatMulNBits quantizes its input to int8.
 _ACCURACY = 4
@@ -57,7 +57,7 @@ class _Graph:
     Its methods append nodes to the graph. Their arguments and return values are names of tensors in the graph.
 
     weights (BertWeights): The weights of the model.
-    in_blocks (bool): Whether to quantize weight matrices to 4 bits.
+    in_blocks (bool): Whether to quantize weight matrices to `Blocks`, which have 4 bits per weight.
     """
 
     def __init__(self, weights: BertWeights, in_blocks: bool) -> None:
@@ -68,7 +68,7 @@ class _Graph:
     def to_bytes(self, outputs: dict[str, str]) -> bytes:
         """Serialize the graph as an ONNX file.
 
-        outputs (dict[str, str]): For the name of each graph output, the name of the tensor that it returns.
+        outputs (dict[str, str]): Names of the graph outputs, and the tensor that each output returns.
         """
         import onnx
         from onnx import TensorProto, helper, numpy_helper
@@ -171,8 +171,8 @@ class _Graph:
         if not self.in_blocks:
             return self._add_node("MatMul", [rows, self._add_tensor(name, np.ascontiguousarray(_floats(matrix).T))])
         blocks = matrix if isinstance(matrix, Blocks) else Blocks.of(matrix)
-        # Both formats store two weights of 4 bits in a byte. In MatMulNBits, the two weights are adjacent. In `Blocks`,
-        # they are the weights j and j + 16 of a block.
+        # `Blocks` and MatMulNBits store two 4-bit weights in a byte. In `Blocks`, these are the weights j and j + 16 of
+        # a block. MatMulNBits expects adjacent weights.
         steps = np.concatenate([blocks.packed & 15, blocks.packed >> 4], axis=2)
         self._add_tensor(f"{name}.blocks", steps[..., ::2] | steps[..., 1::2] << 4)
         self._add_tensor(f"{name}.scales", blocks.scales.astype("f").reshape(-1))

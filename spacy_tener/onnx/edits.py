@@ -1,6 +1,7 @@
-"""Functions that edit ONNX graphs: outputs, sequence lengths, embedding tables and int8 quantization.
+"""Functions that edit ONNX graphs and quantize their weights.
 
-Graphs are edited when a pipeline is created. This requires the package onnx, which a trained pipeline doesn't need.
+Graphs are edited when a pipeline is created. This requires the package onnx. A trained pipeline contains the edited
+graphs, so it doesn't require the package.
 """
 
 from __future__ import annotations
@@ -92,7 +93,8 @@ def select_rows(model: Any, table: str, rows: IntArray) -> None:
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor)[rows], table))
 
 
-# Embedding tables with more rows are quantized. Smaller tables, such as position embeddings, stay in float32.
+# Embedding tables are quantized if they have more rows than this. Smaller tables, such as position embeddings, stay in
+# float32.
 _MIN_ROWS = 1000
 # Maximum absolute values of quantized activations and weights. Weights use only 7 bits: CPUs without VNNI instructions
 # add two products of a uint8 and an int8 value in 16 bits. With 8 bits, the sum could overflow: 2 * 255 * 127 > 32767,
@@ -108,8 +110,8 @@ def to_int8(data: bytes) -> bytes:
     each row is a token, the features of a text don't depend on the other texts in the batch. In contrast,
     `quantize_dynamic` of onnxruntime uses one scale for the whole batch.
 
-    Embedding tables have one scale per row. If 4-bit `Blocks` represent an embedding table exactly, as in the case of
-    E5, they are used instead.
+    Embedding tables have one scale per row. A table whose weights already have a precision of 4 bits, such as E5's, is
+    stored in `Blocks` of 4 bits without loss.
 
     For E5, int8 is 1.4 times as fast as float32. The cosine similarity of the hidden states in int8 and float32 is at
     least 0.998 (research/results/e5.md).
@@ -136,7 +138,8 @@ def to_int8(data: bytes) -> bytes:
         table = next((name for name in node.input if name in weights), "")
         if node.op_type == "MatMul" and node.input[1] == table and weights[table].ndim == 2:
             new_weights |= _quantize(table, weights[table], axis=0, steps=_STEPS_OF_WEIGHTS)
-            # Several products can share an input, such as those for queries, keys and values. It is quantized once.
+            # Several products can have the same input, such as those for queries, keys and values. Quantize this input
+            # once.
             nodes += [] if node.input[0] in scaled else _quantize_rows(node.input[0])
             scaled.add(node.input[0])
             nodes += _multiply(node.input[0], table, node.output[0])
@@ -164,7 +167,7 @@ def to_int8(data: bytes) -> bytes:
 
 def _is_table(node: Any, weights: FloatArray) -> bool:
     """Return True if the weights are an embedding table that is large enough to be quantized."""
-    # A Gather node without attributes selects rows.
+    # A Gather node selects rows if it has no attributes. Other Gather nodes are not quantized.
     return weights.ndim == 2 and len(weights) > _MIN_ROWS and weights.dtype == np.float32 and not node.attribute
 
 
@@ -219,7 +222,7 @@ def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[d
 
 
 def _quantize_rows(rows: str) -> Iterator[Any]:
-    """Yield the nodes that dynamically quantize a tensor, with the absolute maximum of each row as its scale.
+    """Yield the nodes that dynamically quantize a tensor. The scale of a row is set by its absolute maximum.
 
     rows (str): Name of the tensor.
     """
@@ -227,7 +230,7 @@ def _quantize_rows(rows: str) -> Iterator[Any]:
 
     yield make_node("Abs", [rows], [f"{rows}_sizes"])
     yield make_node("ReduceMax", [f"{rows}_sizes"], [f"{rows}_size"], axes=[-1])
-    # The lower bound prevents a division by zero in rows of zeros.
+    # `int8_tiny` prevents a division by zero if all values in a row are zero.
     yield make_node("Max", [f"{rows}_size", "int8_tiny"], [f"{rows}_most"])
     yield make_node("Div", [f"{rows}_most", "int8_steps"], [f"{rows}_step"])
     yield make_node("Div", ["int8_steps", f"{rows}_most"], [f"{rows}_factor"])

@@ -28,11 +28,10 @@ from ..types import FloatArray, IntArray
 # The first version of onnxruntime that supports NumPy 2.
 OLDEST = "1.19"
 REQUIREMENT = f"onnxruntime>={OLDEST}"
-# Roles of a graph's inputs. The inputs themselves can have any names. *Shape:* (windows, subwords), except for
-# `lengths`
-# - ids: ids of the subword tokens
-# - mask: attention mask, 1 for subword tokens and 0 for padding
-# - types: token type ids, which are always 0
+# Roles of a graph's inputs. The names of the inputs can be different.
+# - ids: ids of the subword tokens. *Shape:* (windows, subwords)
+# - mask: attention mask, 1 for subword tokens and 0 for padding. *Shape:* (windows, subwords)
+# - types: token type ids, which are always 0. *Shape:* (windows, subwords)
 # - lengths: number of subword tokens in each window. *Shape:* (windows,)
 IDS, MASK, TYPES, LENGTHS = ROLES = "ids", "mask", "types", "lengths"
 # How windows can be batched without changing their features:
@@ -56,9 +55,9 @@ DTYPES = {
 _BUCKETS: dict[Batching, tuple[int, int]] = {"padded": (32, 2048), "equal": (0, 2048), "single": (0, 1)}
 # Id of the process that imported this module. A forked process has another id.
 _PROCESS = os.getpid()
-# ONNX Runtime can be made to read other files, so graphs that contain one of these byte strings are rejected.
-# `location` is a key of tensors in another file, preceded by the last byte of its length. The other strings are
-# operators that read files. A regular expression would take two seconds for 100 MB.
+# Byte strings that only occur in graphs with references to other files. Such graphs are rejected, because ONNX Runtime
+# would read these files. The key `location` marks a tensor in another file, and is preceded by its length. The other
+# strings are names of operators. A regular expression for all of them takes two seconds for 100 MB.
 _OTHER_FILES = {
     b"\x08location": "it needs weights that are in another file",
     b"\x00location": "it needs weights that are in another file",
@@ -233,7 +232,7 @@ class Encoder:
             return rows
         features = np.zeros((pairs.n_tokens, rows.shape[1]), dtype=np.float32)
         if len(rows):
-            # Mean over the subword tokens of each token, which are adjacent in `rows`.
+            # Average the features over the subword tokens of each token, which are adjacent in `rows`.
             tokens, first, counts = np.unique(pairs.tokens, return_index=True, return_counts=True)
             features[tokens] = np.add.reduceat(rows, first, axis=0) / counts[:, None].astype(np.float32)
         return features
@@ -291,9 +290,9 @@ class Encoder:
         """Return the onnxruntime session of the current process. Each forked process opens its own session."""
         key = (os.getpid(), gpu)
         if key not in self._sessions:
-            # This code uses no lock. If a process were forked while a thread holds the lock, the new process would wait
-            # forever. In the worst case, two threads each open a session. The parent's session is not closed in a
-            # forked process, because this would wait for threads of the parent.
+            # There is no lock, because a process that is forked while a thread holds the lock would wait forever.
+            # Without a lock, two threads can each open a session, which is harmless. A forked process does not close
+            # its parent's session, which would wait for threads of the parent.
             self._sessions.setdefault(key, open_session(self.graph, self.source, gpu=gpu))
         return self._sessions[key]
 
@@ -350,7 +349,7 @@ def count_threads() -> int:
     if os.getpid() != _PROCESS:
         return 1
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    # The number is never left to onnxruntime, which would pin its threads to the machine's first cores.
+    # If the number of threads is not set, onnxruntime pins its threads to the first cores of the machine.
     return int(setting) if setting.isdigit() and int(setting) else count_cores()
 
 

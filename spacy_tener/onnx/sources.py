@@ -37,7 +37,7 @@ EncoderSource = Callable[[], Encoder]
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
 _UNKNOWN_ENTRIES = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
-# Strings that identify the role of a graph input if its name contains them.
+# If the name of a graph input contains one of these strings, the input has this role.
 _PARTS_OF_NAMES = {MASK: ("mask",), TYPES: ("type", "segment"), LENGTHS: ("length", "lens")}
 # Lengths of the random texts with which `_find_batching` tests an encoder.
 _SAMPLE_LENGTHS = np.array([16, 7, 1, 7, 16, 3])
@@ -108,8 +108,8 @@ def make_encoder(
 ) -> Encoder:
     """Create an encoder from an ONNX graph. Detect its inputs, and how texts can be batched.
 
-    The graph is edited if `outputs` contains other tensors than its outputs, or if it has an input for sequence
-    lengths.
+    The graph is edited in two cases. If `outputs` contains other tensors of the graph, they are added to its outputs.
+    If the graph has an input for sequence lengths, its recurrent layers are connected with this input.
 
     graph (bytes): An ONNX file that contains all weights.
     vocabulary (Characters | TokenizerJson): Converts texts to ids.
@@ -192,8 +192,8 @@ def _role_of(name: str, shape: Sequence[Any]) -> str:
 def _find_batching(encoder: Encoder) -> Batching:
     """Return the most efficient type of batching that does not change the features.
 
-    The encoder is run on random texts, alone and in batches. Padding changes the features if the graph has no attention
-    mask, for example in a recurrent network. Other texts in a batch change the features if the graph was quantized
+    The encoder is run on random texts, alone and in batches. Padding can change the features of recurrent networks and
+    of graphs without an attention mask. Other texts in a batch change the features if the graph was quantized
     dynamically, with one scale for the whole batch.
     """
     lengths = _SAMPLE_LENGTHS

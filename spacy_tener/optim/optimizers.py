@@ -1,7 +1,7 @@
 """Optimizers with learning rate multipliers, and the triangular learning rate schedule of TENER.
 
-`Adam` is Thinc's Adam. `SGD` is the optimizer in the papers' released code. With `rates`, parameter groups can have
-different learning rates. `TorchShim` and `updates_torch.py` call the optimizers.
+`Adam` is Thinc's Adam. `SGD` is the optimizer in the released code of TENER and FLAT. Both optimizers support parameter
+groups with different learning rates. `TorchShim` and `updates_torch.py` call the optimizers.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from thinc.types import Floats2d, FloatsXd
 from ..errors import RemedyError
 from ..validation import Probability, SettingError, validated
 
-# If the length of the training run is unknown, the warm-up is computed for this number of updates.
+# Number of updates for which the warm-up is computed if the length of the training run is unknown.
 _DEFAULT_STEPS = 1000
 
 # This module does not import `annotations` from `__future__`. Thinc validates configs with the annotations of a class,
@@ -72,10 +72,15 @@ class RatedOptimizer(Optimizer):
 class Adam(RatedOptimizer):
     """Thinc's `Adam.v1` with different learning rates for parameter groups.
 
-    Registered as `spacy_tener.Adam.v1`. You can use `rates` to set a learning rate multiplier for each parameter group.
-    Parameters have the same names as in the torch modules. The prefix is `transformer` in
-    `spacy_tener.TransformerEmbed.v1`, `radicals` in `spacy_tener.RadicalEmbed.v1`, and `crf` in the CRF. Torch modules
-    that are wrapped by Thinc, as in the component `transformer`, have no prefix.
+    Registered as `spacy_tener.Adam.v1`. You can set a learning rate multiplier for each parameter group with `rates`.
+    Its patterns are compared with the parameter names of the torch modules. Here are the patterns of some parameter
+    groups:
+
+    - `transformer.*`: parameters of `spacy_tener.TransformerEmbed.v1`
+    - `radicals.*`: parameters of `spacy_tener.RadicalEmbed.v1`
+    - `crf.*`: parameters of the CRF
+
+    Names have no such prefix in torch modules that Thinc wraps, as in the component `transformer`.
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
     beta1 (FloatOrSeq): Decay rate of the moving average of the gradients.
@@ -137,7 +142,7 @@ class Adam(RatedOptimizer):
 
 @registry.optimizers("spacy_tener.SGD.v1")
 class SGD(RatedOptimizer):
-    """Stochastic gradient descent with momentum, as in the papers' released code.
+    """Stochastic gradient descent with momentum, as in the released code of TENER and FLAT.
 
     Registered as `spacy_tener.SGD.v1`. The gradient is clipped. The update is then the same as in `torch.optim.SGD`:
 
@@ -203,8 +208,8 @@ class SGD(RatedOptimizer):
         rows (Floats2d): The embedding rows. *Shape:* (rows, width)
         gradient (Floats2d): The gradient, which is overwritten. *Shape:* (rows, width)
         """
-        # From this step on, the changes are `learn_rate * gradient` times 1, momentum, momentum ** 2 and so on. The sum
-        # of this geometric series is 1 / (1 - momentum).
+        # A gradient changes a row by `learn_rate * gradient` in this step, and by `momentum` times the previous change
+        # in each later step. The sum of the geometric series 1 + momentum + momentum ** 2 + ... is 1 / (1 - momentum).
         self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)
         rows -= gradient
@@ -217,9 +222,9 @@ class SGD(RatedOptimizer):
             gradient += self.L2 * weights
 
     def _step(self, key: KeyT, gradient: Any) -> Any:
-        """Update the velocity of a parameter, and return it.
+        """Update the velocity of a parameter.
 
-        The result is written to `gradient`, so that the caller can modify it without changing the velocity.
+        Return a copy of the velocity. To save memory, the copy is written to `gradient`.
         """
         if self.momentum == 0.0:
             return gradient
@@ -271,20 +276,21 @@ def warm_up(sgd: Any, component: str) -> None:
     """Increase the learning rate during the warm-up if the training loop does not step the schedule.
 
     `spacy train` calls `step_schedules()` after each update. Many training loops in Python don't, and would always use
-    the small learning rate at the start of the warm-up. In this case, this function steps the schedule before each
-    update. The learning rate never decreases, since the length of the training run is unknown. A learning rate that the
-    user has set is not changed.
+    the small learning rate at the start of the warm-up. For such training loops, this function steps the schedule
+    before each update. The learning rate never decreases, since the length of the training run is unknown. A learning
+    rate that the user has set is not changed.
 
     sgd (Any): The optimizer. Ignored if it has no `RateSchedule`.
     component (str): Name of the component that is updated.
     """
-    # A step of a pipeline updates each of its components, so updates are counted separately for each component.
+    # In a pipeline with several components, each step updates all components. So updates are counted separately for
+    # each component.
     schedule = getattr(sgd, "schedules", {}).get("learn_rate")
     if not isinstance(schedule, RateSchedule):
         return
     schedule.updates[component] += 1
-    # The optimizer takes the first step when it is created. If there are more updates than steps, the training loop
-    # does not step the schedule.
+    # The optimizer steps the schedule when it is created. If a component has more updates than the schedule has steps,
+    # the training loop does not step the schedule.
     if schedule.updates[component] > schedule.steps and sgd.learn_rate == schedule.rate:
         schedule.rate = sgd.learn_rate = max(sgd.learn_rate, next(schedule))
 
@@ -320,5 +326,5 @@ def _triangular(max_rate: float, total_steps: int, peak: float) -> Iterator[floa
     while True:
         step += 1
         falling = max(total_steps - step, 0) / (total_steps - peak)
-        # `peak` is usually not an integer, so the learning rate of the adjacent steps is limited to `max_rate`.
+        # Increase linearly until `peak`, then decrease linearly. `peak` is usually not an integer.
         yield max_rate * min(step / peak if step < peak else 1.0, falling, 1.0)

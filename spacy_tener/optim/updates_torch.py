@@ -50,8 +50,8 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
 def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
     """Temporarily replace the moments of an embedding table by those of selected rows.
 
-    Inside the `with` block, the optimizer has moments for the selected rows only. They are then written back to the
-    moments of the complete table, which are stored under another key.
+    Inside the `with` block, the optimizer only contains the moments of the selected rows. After the block, the updated
+    moments are written back to the moments of the complete table. These are stored under another key.
 
     optimizer (Any): A Thinc optimizer.
     key (Key): Id of the shim, and name of the parameter.
@@ -60,10 +60,12 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
     """
     height, width = table.shape
     table_key = (key[0], f"{key[1]}.whole")
-    # Embedding tables have no moving averages, since the time to update them depends on the size of the table. They
-    # would not improve the F1 score. With two seeds and 5 epochs, TENER achieves 52.1 and 54.0 on the development set
-    # of Weibo if all other parameters have averages, 51.7 and 52.4 if all parameters have averages, and 52.7 and 51.4
-    # without averages.
+    # Moving averages of embedding tables are disabled. Their update takes time proportional to the size of the table,
+    # and they don't improve the scores. On the development set of Weibo, TENER achieves these F1 scores (two seeds, 5
+    # epochs):
+    # - averages of all parameters except embedding tables: 52.1 and 54.0
+    # - averages of all parameters: 51.7 and 52.4
+    # - no averages: 52.7 and 51.4
     averages, optimizer.averages = optimizer.averages, None
     try:
         for moments in (optimizer.mom1, optimizer.mom2):
@@ -89,7 +91,7 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
 def is_adam(optimizer: Any) -> bool:
     """Return True if `step_together` supports an optimizer.
 
-    These are Thinc's Adam and `spacy_tener.Adam.v1`, without RAdam and with decoupled weight decay.
+    Thinc's Adam and `spacy_tener.Adam.v1` are supported, without RAdam and with decoupled weight decay.
     """
     if type(optimizer) not in (Optimizer, Adam) or optimizer.use_radam:
         return False
@@ -130,7 +132,8 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
         torch._foreach_mul_(weights, [1 - rate * optimizer.L2 for rate in rates])
     if optimizer.averages is not None:
         averages = _optimizer_states(optimizer.averages, keys, weights, flat=False)
-        # Thinc's exponential moving average, whose decay increases with the number of updates to at most 0.9999.
+        # Exponential moving average of the parameters. As in Thinc, its decay increases with the number of updates up
+        # to 0.9999.
         changes = torch._foreach_sub(weights, averages)
         torch._foreach_mul_(changes, [1 - min((1 + age) / (10 + age), 0.9999) for age in ages])
         torch._foreach_add_(averages, changes)

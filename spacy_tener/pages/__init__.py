@@ -23,7 +23,7 @@ from typing import Any
 
 # Scripts that are included in all pages.
 SCRIPTS = ("strings.js", "parts.js")
-# Number of hues. If a pipeline has more labels, the number is doubled.
+# Number of hues that labels can have. When all hues are in use, the number is doubled.
 FIRST_HUES = 8
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
@@ -32,8 +32,8 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 class Heading:
     """The title of a page and a line of text below it.
 
-    `strings.js` can contain translations of both. They can contain placeholders in braces, such as `{name}`. The values
-    of the placeholders are not translated.
+    The title and the line can be translated in `strings.js`. They can contain placeholders such as `{name}`, whose
+    values are not translated.
 
     title (str): The title.
     about (str): The line of text below the title.
@@ -145,7 +145,7 @@ def _preferred(label: str, n: int) -> list[float]:
     """Return n equidistant hues in degrees, starting with the preferred hue of a label."""
     number = 0
     for char in label:
-        # With these constants, the hash assigns different hues to the labels in most common label sets.
+        # The constants of this hash function give different hues to the labels in most common label sets.
         number = (number * 258 + ord(char)) % 65521
     return [(number + i) % n * 360 / n for i in range(n)]
 

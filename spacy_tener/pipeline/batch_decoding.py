@@ -3,9 +3,9 @@
 The results refer to texts, units and labels by their indices. A unit is a token or a character. `decoding.py` converts
 the results for a single Doc to entities with character offsets and labels.
 
-A model for nested entities has a `depth` above 1, and computes separate emission scores for each nesting depth. The
+A model for nested entities has a `depth` above 1. It computes separate emission scores for each nesting depth. The
 entities at one depth do not overlap. The CRF decodes the depths independently, so their probabilities can be
-multiplied. Its input is `depth * texts` sequences: first all texts at depth 0, then all texts at depth 1, and so on.
+multiplied. The input of the CRF consists of all texts at depth 0, followed by all texts at depth 1, and so on.
 """
 
 from __future__ import annotations
@@ -153,7 +153,9 @@ class BatchDecoding:
         return self._split(self.best, self.best_probabilities)
 
     def probabilities(self, spans: EntitySpans) -> Probabilities:
-        """Return the marginal probability of each span, at any depth.
+        """Return the marginal probability of each span.
+
+        This is the probability that the span is an entity with its label, at any depth.
 
         spans (EntitySpans): Labelled spans, which do not have to be in `best`.
         RETURNS (Probabilities): *Shape:* (spans,)
@@ -163,7 +165,8 @@ class BatchDecoding:
             at_depth = span_marginals(self.forward_backward, spans._replace(sequence=sequences[spans.sequence])).clip(
                 0.0, 1.0
             )
-            # Add the probability at the next depth. Depths are independent, so P(A or B) = P(A) + (1 - P(A)) P(B).
+            # P(A or B) = P(A) + (1 - P(A)) P(B), where A is an entity at the previous depths, and B at this depth. The
+            # depths are independent.
             probabilities += (1.0 - probabilities) * at_depth
         return probabilities
 
@@ -188,8 +191,8 @@ class BatchDecoding:
         The entities of a text are in no particular order.
         """
         if minimum not in self._candidates:
-            # Union bound: a span with a probability of at least `minimum` has at least the probability `minimum /
-            # depth` at one of the depths.
+            # Union bound: if the probability of a span is at least `minimum`, the probability at one of the depths is
+            # at least `minimum / depth`.
             spans, probabilities = probable_spans(self.forward_backward, minimum / self.depth)
             if self.depth > 1:
                 _, text = np.unravel_index(spans.sequence, self.sequences.shape)
@@ -208,7 +211,7 @@ class BatchDecoding:
         The sets are ranked by their best tag sequence, so the first set is the same as in `best`. With nested entities,
         several tag sequences can contain the same set, because an entity can be at different depths. The probabilities
         of these tag sequences are summed. Since at most `16 * k` tag sequences are searched, the sum is a lower bound
-        of the set's probability. A set can have a higher probability than a set before it.
+        of the set's probability. So a set can be more probable than a set before it.
 
         k (int): Maximum number of sets per text. A short text can have fewer possible sets.
         RETURNS (list[list[RankedEntities]]): The sets of each text, best first.
@@ -265,7 +268,8 @@ class BatchDecoding:
 
     @cached_property
     def outside(self) -> list[Probabilities]:
-        """Probabilities of O for each unit, and of a boundary before each unit, for each text. *Shape:* (units, 2) each
+        """Probabilities that units and the gaps before them are outside of entities, for each text. *Shape:* (units, 2)
+        each
 
         The first column is the probability that the unit is O at all depths. The second column is the probability that
         no entity contains both the unit and the previous unit.
@@ -297,7 +301,7 @@ class BatchDecoding:
         return sums
 
     def slices(self, spans: EntitySpans) -> list[slice]:
-        """Return for each text the slice with its spans.
+        """Return the slice of each text's spans in an array with the spans of all texts.
 
         spans (EntitySpans): The spans of all texts, sorted by text.
         """
@@ -324,7 +328,7 @@ def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> lis
             (score + path_score, (*tags, path_tags))
             for (score, tags), (path_score, path_tags) in itertools.product(best, paths)
         )
-        # The k best combinations can only extend the k best combinations of the previous depths.
+        # Scores are summed over depths, so only the k best combinations of the previous depths have to be extended.
         best = heapq.nlargest(k, sums, key=lambda combination: combination[0])
     return best
 

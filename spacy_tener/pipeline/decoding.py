@@ -107,7 +107,7 @@ class Decoding:
     def allowed(self) -> Mask:
         """Mask of the tags that are allowed for each unit. *Shape:* (depth * units, tags)
 
-        For nested entities, the rows for all units at the first nesting depth come first.
+        In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
         """
         n_tags = self.batch.crf.layout.n_tags
         if self.batch.allowed is None:
@@ -118,7 +118,7 @@ class Decoding:
     def emissions(self) -> AnyFloats:
         """Emission scores of each unit. *Shape:* (depth * units, tags)
 
-        For nested entities, the rows for all units at the first nesting depth come first.
+        In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
         """
         return self.batch.emissions[:, self._units].reshape(-1, self.batch.crf.layout.n_tags)
 
@@ -225,7 +225,7 @@ class Decoding:
         """Return a mask of the allowed tags that match a gold annotation.
 
         reference (Doc): The same text with gold entities.
-        RETURNS (Mask): The mask, with the rows for the first nesting depth first. *Shape:* (depth * units, tags)
+        RETURNS (Mask): The mask, with rows in the same order as in `allowed`. *Shape:* (depth * units, tags)
         """
         outer, *inner = split_reference(reference, self.spans_key, self.batch.depth)
         outer, is_contradicted = self._without_existing(outer)
@@ -292,8 +292,8 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
         lengths = [len(decoding.view) for decoding, _ in texts for _ in range(batch.depth)]
         partitions = np.array([batch.log_partitions[decoding.index] for decoding, _ in texts])
         forward_backward = batch.crf.forward_backward(emissions, lengths, agreeing, temperature=batch.temperature)
-        # The probability is the ratio of two partition functions: over all matching tag sequences, and over all allowed
-        # ones.
+        # The probability is Z(matching) / Z(allowed), where Z is the partition function over the matching or allowed
+        # tag sequences.
         agreeing_partitions = forward_backward.log_partition().reshape(len(texts), batch.depth).sum(axis=1)
         found += np.nan_to_num(np.exp(agreeing_partitions - partitions)).clip(0.0, 1.0).tolist()
     return found
@@ -305,9 +305,9 @@ def _check_minimum(minimum: float, what: str) -> None:
 
 
 def _by_character(view: DocView, values: Probabilities) -> Probabilities:
-    """Convert probabilities of units to probabilities of characters.
+    """Convert the probabilities of units, and of the gaps between units, to probabilities of characters.
 
-    White space between units can be part of no unit. A character in such a gap gets the probability of the gap.
+    Characters that are part of no unit, such as white space, get the probability of the gap.
 
     view (DocView): The Doc's units, which are tokens or characters.
     values (Probabilities): Probability for each unit, and for the gap before the unit. *Shape:* (units, 2)

@@ -67,7 +67,7 @@ class FoundEntity:
 class RecordedEntity(NamedTuple):
     """An entity in the entity record of a Doc.
 
-    This is a named tuple, because one is created and serialized for every entity.
+    Entities are created and serialized often, so this class is a named tuple.
 
     start, end (int): Character offsets in `doc.text`, which need not align with tokens.
     label (str): The label.
@@ -114,9 +114,8 @@ class UnitEntity(NamedTuple):
 def read_entities(doc: Doc, keys: Iterable[str] = ()) -> list[RecordedEntity]:
     """Return all entities of a Doc, sorted by start, end and label.
 
-    These are the entities in the entity record and other entities in `doc.ents`, which have no probability. Another
-    component may have changed `doc.ents`, so it takes precedence. If an entity was removed from `doc.ents`, all
-    entities with the same tokens in the entity record are left out.
+    These are the entities in the entity record, and other entities in `doc.ents`, which have no probability. If another
+    component has removed an entity from `doc.ents`, the entity and those nested in it are left out.
 
     doc (Doc): The Doc.
     keys (Iterable[str]): Keys of additional span groups whose spans are returned as entities, for example that of a
@@ -156,7 +155,7 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
         # A Doc that was created manually can have an I tag without a B tag before it. `set_ents` corrects such tags.
         doc.set_ents([], default="unmodified")
         record, blocked = read_entities(doc), _blocked_tokens(doc)
-        # The predictions include the existing entities, aligned to units. These should not be added again.
+        # `found` also contains the existing entities, aligned to units. They should not be added twice.
         known = {entity.offsets for entity in record} | {entity.offsets for entity in existing_entities(view)}
     if settings.spans_key:
         # Decoding treats existing entities as certain, so their probability is 1 unless an earlier component has set
@@ -278,7 +277,7 @@ def _find_ent(doc: Doc, ent: EntityOffsets | None, ents: set[EntityOffsets]) -> 
     if ent is None or ent in ents:
         return ent
     start, end, label = ent
-    if doc.char_span(start, end) is not None:  # The tokens were not merged.
+    if doc.char_span(start, end) is not None:  # The tokens were not merged, so the entity was removed.
         return None
     return next((other for other in ents if other[0] <= start and end <= other[1] and other[2] == label), None)
 
@@ -286,7 +285,7 @@ def _find_ent(doc: Doc, ent: EntityOffsets | None, ents: set[EntityOffsets]) -> 
 def _read_group(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
     """Return the spans of another component's span group, with their probabilities.
 
-    The probabilities are None if they are missing.
+    The probabilities are None if the span group has no scores.
     """
     group = doc.spans.get(key)
     if group is None or _WRITTEN_FROM in group.attrs:

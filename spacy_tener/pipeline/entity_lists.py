@@ -178,7 +178,7 @@ class EntityLists(WordListEditor, BatchPipe):
     def rename(self, labels: Mapping[str, str]) -> None:
         """Rename labels in all lists.
 
-        labels (Mapping[str, str]): Dictionary of old and new labels. Labels that do not occur in the lists are ignored.
+        labels (Mapping[str, str]): The new label for each old label. Labels that do not occur in the lists are ignored.
         """
         for label in labels.values():
             if not is_label(label):
@@ -218,8 +218,9 @@ class EntityLists(WordListEditor, BatchPipe):
         """
         text = join_texts(docs)
         first_tokens = starts(text.lengths)
-        # The matches in each Doc, by start and end token. Each value is a tuple whose order is the priority: negative
-        # length in characters, negative index of the list, index of the word in the list, start, end.
+        # The matches in each Doc, by start and end token. The values are tuples that sort by priority. They consist of
+        # the negative length in characters, the negative index of the list, the index of the word in the list, and the
+        # start and end token.
         found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
         for rank, (words, indices) in enumerate(lists):
             begins, stops, entries = find_list_words(words, text, indices)
@@ -295,9 +296,9 @@ class EntityLists(WordListEditor, BatchPipe):
                 return
 
     def _warn(self, kind: str, message: str) -> None:
-        """Issue a warning, unless this component has issued one of the same kind before.
+        """Issue a warning once. Ignore further warnings of the same kind.
 
-        kind (str): An arbitrary identifier.
+        kind (str): Identifier of the kind of warning.
         message (str): The warning.
         """
         if kind not in self._warned:
@@ -345,7 +346,11 @@ def _labelled_entries(
 
 
 def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
-    """Return the words that are set as a dictionary in `doc._.tener_words`, as lists with the indices of the Docs."""
+    """Return word lists for the words that are defined in `doc._.tener_words`.
+
+    docs (Sequence[Doc]): The Docs.
+    RETURNS (ActiveLists): The word lists, each with the indices of the Docs to which it applies.
+    """
     docs_of: dict[tuple[tuple[str, WordListEntry], ...], list[int]] = {}
     for index, doc in enumerate(docs):
         words = labelled_words(doc)
