@@ -28,7 +28,7 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
     in a single uint8 array. The metadata of the file contains the checksum.
 
     parts (Mapping[str, Any]): The values by name.
-    RETURNS (bytes): Content of the file.
+    RETURNS (bytes): The file's content.
     """
     arrays, values = {}, {}
     for name, part in parts.items():

@@ -24,17 +24,17 @@ _ACCURACY = 4
 
 
 def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPrecision) -> bytes:
-    """Return an ONNX graph that computes the hidden states of selected layers of a BERT model.
+    """Return an ONNX graph that computes the hidden states of selected BERT layers.
 
     The input of the graph is `ids`, the ids of subword tokens. The graph has an output for each selected layer, with
     the name that `layer_name` returns. Layers above the highest selected layer are left out. The graph has no attention
     mask, so all texts in a batch must have the same length.
 
-    weights (BertWeights): The weights of the model.
+    weights (BertWeights): The model's weights.
     layers (Sequence[int]): The selected layers. 0 is the embedding layer, 1 is the first transformer layer.
     precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. An embedding table that is stored
         in 4 bits is not converted.
-    RETURNS (bytes): Content of the ONNX file.
+    RETURNS (bytes): The ONNX file.
     """
     check_package("onnx", "To write the encoder's graph takes", f"Install it by `{install('onnx')}`.")
     graph = _Graph(weights, precision == "int4")
@@ -47,16 +47,16 @@ def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPreci
 
 
 def layer_name(layer: int) -> str:
-    """Return the name of the graph output that contains the hidden states of a layer, such as `layer_6`."""
+    """Return the name of the graph output with a layer's hidden states, such as `layer_6`."""
     return f"layer_{layer}"
 
 
 class _Graph:
-    """A builder of the ONNX graph of a BERT model.
+    """A builder for a BERT model's ONNX graph.
 
-    Its methods append nodes to the graph. Their arguments and return values are names of tensors in the graph.
+    Its methods append nodes to the graph. Their arguments and return values are tensor names.
 
-    weights (BertWeights): The weights of the model.
+    weights (BertWeights): The model's weights.
     in_blocks (bool): Whether to quantize weight matrices to `Blocks`, which have 4 bits per weight.
     """
 
@@ -191,7 +191,7 @@ class _Graph:
     def _look_up(self, name: str) -> str:
         """Add an embedding lookup for the graph's input ids.
 
-        name (str): Name of the embedding table.
+        name (str): The embedding table's name.
         RETURNS (str): Name of the tensor with the embeddings.
         """
         table = self.weights.tensors[name]

@@ -121,8 +121,8 @@ def e5(
         are split into overlapping windows. `tener_ner` already splits texts into windows of at most 200 tokens.
     overlap (int): Number of subword tokens at each end of a window that only provide context. Their features are
         computed in the neighbouring window.
-    pooling (Literal["mean", "first"]): How to compute the features of a token. "mean" averages the features of its
-        subword tokens. "first" uses the features of its first subword token.
+    pooling (Literal["mean", "first"]): How to compute a token's features from its subword tokens. "mean" averages their
+        features. "first" uses the first subword token.
     origin (str): Origin of the model, for meta.json. If empty, it is determined from `path`.
     licence (str): Licence of the model, for meta.json. If empty, it is determined from `path`.
     layers (List[int]): The layers whose hidden states are concatenated. 0 is the embedding layer, 1 is the first

@@ -21,7 +21,7 @@ _LENGTHS = 4
 
 
 def read_graph(graph: bytes) -> Any:
-    """Parse the content of an ONNX file. Return an `onnx.ModelProto`."""
+    """Parse an ONNX file. Return an `onnx.ModelProto`."""
     check_package("onnx", "To edit the encoder's graph takes", f"Install it by `{install('onnx')}`.")
     import onnx
 
@@ -84,7 +84,7 @@ def select_rows(model: Any, table: str, rows: IntArray) -> None:
     """Replace an embedding table by a selection of its rows.
 
     model (ModelProto): The model, which is modified in place.
-    table (str): Name of the embedding table.
+    table (str): The embedding table's name.
     rows (IntArray): Indices of the selected rows, in their new order.
     """
     from onnx import numpy_helper
@@ -107,8 +107,8 @@ def to_int8(data: bytes) -> bytes:
     """Quantize the weight matrices and embedding tables of an ONNX file to int8.
 
     Weight matrices have one scale per column. Their inputs are quantized dynamically, with one scale per row. Since
-    each row is a token, the features of a text don't depend on the other texts in the batch. In contrast,
-    `quantize_dynamic` of onnxruntime uses one scale for the whole batch.
+    each row is a token, a text's features don't depend on the other texts in the batch. In contrast, `quantize_dynamic`
+    of onnxruntime uses one scale for the whole batch.
 
     Embedding tables have one scale per row. A table whose weights already have a precision of 4 bits, such as E5's, is
     stored in `Blocks` of 4 bits without loss.
@@ -116,8 +116,8 @@ def to_int8(data: bytes) -> bytes:
     For E5, int8 is 1.4 times as fast as float32. The cosine similarity of the hidden states in int8 and float32 is at
     least 0.998 (research/results/e5.md).
 
-    data (bytes): Content of the ONNX file.
-    RETURNS (bytes): Content of the quantized ONNX file.
+    data (bytes): The ONNX file.
+    RETURNS (bytes): The quantized ONNX file.
     """
     import onnx
     from onnx import numpy_helper
@@ -187,7 +187,7 @@ def _quantize(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[
 def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[dict[str, Any], list[Any]]:
     """Return the constants and nodes for a lookup in an embedding table with 4 bits per weight.
 
-    table (str): Name of the embedding table.
+    table (str): The embedding table's name.
     blocks (Blocks): The embedding table.
     ids (str): Name of the tensor with the row indices.
     output (str): Name of the tensor with the embeddings.

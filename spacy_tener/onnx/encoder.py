@@ -118,20 +118,20 @@ class Characters:
 class Encoder:
     """A pretrained encoder, which computes a feature vector for each token.
 
-    Use `make_encoder` if you don't know the inputs of the graph. The features of a text don't depend on the other texts
-    in a batch. Threads and forked processes can share an encoder.
+    Use `make_encoder` if you don't know the inputs of the graph. A text's features don't depend on the other texts in a
+    batch. Threads and forked processes can share an encoder.
 
     graph (bytes): An ONNX file that contains all weights.
     vocabulary (Characters | TokenizerJson): Converts texts to ids.
-    inputs (Mapping[str, str]): The name of the graph input for each role. The roles are defined in `ROLES`.
-    outputs (Sequence[str]): Names of the graph outputs that are concatenated to feature vectors. *Shape:* (windows,
-        subwords, width) each
+    inputs (Mapping[str, str]): The graph's input for each role in `ROLES`.
+    outputs (Sequence[str]): Graph outputs that are concatenated to feature vectors. *Shape:* (windows, subwords, width)
+        each
     batching (Batching): How windows can be batched without changing their features.
     about (Mapping[str, str] | None): The encoder's `name`, `origin` and `licence`, for meta.json.
     window (int): Maximum number of subword tokens in a window, including special tokens.
     overlap (int): Number of subword tokens at each end of a window that only provide context.
-    pooling (Pooling): How to compute the features of a token. "mean" averages the features of its subword tokens.
-        "first" uses the features of its first subword token.
+    pooling (Pooling): How to compute a token's features from its subword tokens. "mean" averages their features.
+        "first" uses the first subword token.
     source (str): File name for error messages.
     """
 
@@ -169,8 +169,8 @@ class Encoder:
     def width(self) -> int:
         """Number of features per token.
 
-        The first access runs the graph with the largest id of the vocabulary. An error is raised if this id exceeds the
-        size of the graph's embedding table.
+        The first access runs the graph with the largest id of the vocabulary. An error is raised if the graph's
+        embedding table has no row for this id.
         """
         largest_id = self.vocabulary.size - 1
         try:
@@ -214,14 +214,14 @@ class Encoder:
 
         docs (Sequence[Doc]): The Docs.
         gpu (bool): Use a GPU if onnxruntime supports it.
-        RETURNS (FloatArray): Features of the tokens of all Docs, concatenated. *Shape:* (tokens, width)
+        RETURNS (FloatArray): Features of all tokens, concatenated. *Shape:* (tokens, width)
         """
         return self.features(self.subword_tokenizer(docs), gpu=gpu)
 
     def features(self, pieces: SubwordBatch, *, gpu: bool = False) -> FloatArray:
-        """Compute the features of all tokens from the features of their subword tokens.
+        """Compute the features of all tokens by pooling those of their subword tokens.
 
-        pieces (SubwordBatch): The subword tokens of a batch of Docs, aligned with the tokens.
+        pieces (SubwordBatch): The subword tokens of all Docs, aligned with the tokens.
         gpu (bool): Use a GPU if onnxruntime supports it.
         RETURNS (FloatArray): *Shape:* (tokens, width)
         """
@@ -265,7 +265,7 @@ class Encoder:
         """Run the graph for a padded batch. Raise an error if an output has the wrong shape.
 
         session (InferenceSession): The onnxruntime session.
-        arrays (Mapping[str, Any]): The input array for each role. The roles are defined in `ROLES`.
+        arrays (Mapping[str, Any]): The input array for each role in `ROLES`.
         RETURNS (list[FloatArray]): The outputs. *Shape:* (windows, subwords, width) each
         """
         dtypes = {tensor.name: DTYPES[tensor.type] for tensor in session.get_inputs()}
@@ -300,7 +300,7 @@ class Encoder:
 def check_graph(graph: bytes, source: str) -> None:
     """Raise an error if loading the graph would make ONNX Runtime read other files.
 
-    graph (bytes): Content of the ONNX file.
+    graph (bytes): The ONNX file.
     source (str): File name for error messages.
     """
     if graph[4:8] == _ORT_FORMAT:
@@ -316,7 +316,7 @@ def check_graph(graph: bytes, source: str) -> None:
 def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
     """Create an `InferenceSession` of onnxruntime for a graph. Raise an error if the graph can't be loaded.
 
-    graph (bytes): Content of the ONNX file.
+    graph (bytes): The ONNX file.
     source (str): File name for error messages.
     gpu (bool): Use a GPU if onnxruntime supports it.
     """

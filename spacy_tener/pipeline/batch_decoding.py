@@ -38,10 +38,10 @@ _SEQUENCES_PER_SET = (1, 4, 16)
 
 
 class RankedEntities(NamedTuple):
-    """One of the k best sets of entities in a text.
+    """One of a text's k best sets of entities.
 
-    log_probability (float): Logarithm of the set's probability.
-    spans (EntitySpans): The entities, in the order of the text.
+    log_probability (float): Log probability of the set.
+    spans (EntitySpans): The entities, in text order.
     probabilities (Probabilities): Marginal probability of each entity, over all possible sets. *Shape:* (entities,)
     """
 
@@ -58,15 +58,14 @@ class BatchDecoding:
     index of the text. A unit is a token or a character.
 
     crf (PathScorer): The CRF.
-    emissions (AnyFloats): Emission scores of all texts, concatenated. *Shape:* (depth, units, tags)
+    emissions (AnyFloats): Emission scores for all texts, concatenated. *Shape:* (depth, units, tags)
     lengths (list[int]): Number of units in each text.
-    allowed (Mask | None): Mask of the tags that are allowed for each unit. None allows all tags. *Shape:* (depth,
-        units, tags)
+    allowed (Mask | None): Mask that marks the allowed tags for each unit. None allows all tags. *Shape:* (depth, units,
+        tags)
     temperature (float): Temperature for calibrated probabilities. All scores are divided by it. The best tag sequence
         does not depend on the temperature.
-    _k_best (dict[int, list[list[RankedEntities]]]): Cache of the results of `k_best`. The key is k.
-    _candidates (dict[float, list[ScoredSpans]]): Cache of the results of `candidates`. The key is the minimum
-        probability.
+    _k_best (dict[int, list[list[RankedEntities]]]): Cache for `k_best`. The key is k.
+    _candidates (dict[float, list[ScoredSpans]]): Cache for `candidates`. The key is the minimum probability.
     """
 
     crf: PathScorer
@@ -105,7 +104,7 @@ class BatchDecoding:
 
     @property
     def _sequence_emissions(self) -> AnyFloats:
-        """Emission scores of all texts at all depths, concatenated. *Shape:* (depth * units, tags)"""
+        """Emission scores for all texts at all depths, concatenated. *Shape:* (depth * units, tags)"""
         return self.emissions.reshape(-1, self.crf.layout.n_tags)
 
     @property
@@ -118,7 +117,7 @@ class BatchDecoding:
 
     @cached_property
     def forward_backward(self) -> ForwardBackward:
-        """Forward and backward scores of all texts at all depths."""
+        """Forward and backward scores for all texts at all depths."""
         return self.crf.forward_backward(
             self._sequence_emissions, self._sequence_lengths, self._sequence_allowed, temperature=self.temperature
         )
@@ -174,8 +173,8 @@ class BatchDecoding:
         """Return the probability that all units of a segment are O, at all depths.
 
         text (int): Index of the text that contains the segments.
-        starts (IntArray): Index of each segment's first unit in the text. *Shape:* (segments,)
-        ends (IntArray): Index of each segment's last unit in the text, plus 1. *Shape:* (segments,)
+        starts (IntArray): Each segment's first unit in the text. *Shape:* (segments,)
+        ends (IntArray): Each segment's last unit in the text, plus 1. *Shape:* (segments,)
         RETURNS (Probabilities): *Shape:* (segments,)
         """
         probabilities = np.ones(starts.size)
@@ -188,7 +187,7 @@ class BatchDecoding:
     def candidates(self, minimum: float) -> list[ScoredSpans]:
         """Return all possible entities of each text whose marginal probability is at least `minimum`.
 
-        The entities of a text are in no particular order.
+        They are in no particular order.
         """
         if minimum not in self._candidates:
             # Union bound: if the probability of a span is at least `minimum`, the probability at one of the depths is
@@ -319,7 +318,7 @@ def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> lis
 
     paths_by_depth (Sequence[list[ScoredPath]]): For each depth, the k best tag sequences of a text.
     k (int): Maximum number of combinations.
-    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): Score of each combination, and its tags at each depth, best
+    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): The score of each combination, and its tags at each depth, best
         first.
     """
     best: list[tuple[float, tuple[IntArray, ...]]] = [(0.0, ())]
@@ -355,7 +354,7 @@ def sort_unique(spans: EntitySpans) -> EntitySpans:
 def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding:
     """Return a `BatchDecoding` of empty texts.
 
-    The weights of its CRF are 0, so that the model does not have to be initialized.
+    Its CRF has weights of 0, so that the model does not have to be initialized.
     """
     n_open = 2 * n_labels + 1
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))

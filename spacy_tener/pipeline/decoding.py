@@ -34,8 +34,7 @@ from .units import MISSING, DocView
 class LabelSequence:
     """One possible set of entities in a text, which `Decoding.k_best` returns.
 
-    probability (float): Probability of the set. For nested entities, this is a lower bound (see
-        `BatchDecoding.k_best`).
+    probability (float): The set's probability. For nested entities, this is a lower bound (see `BatchDecoding.k_best`).
     entities (list[FoundEntity]): The entities with their marginal probabilities.
     log_probability (float): Logarithm of `probability`, which can underflow to 0 for long texts.
     """
@@ -92,7 +91,7 @@ class Decoding:
 
     @property
     def entities(self) -> list[FoundEntity]:
-        """The entities of the best tag sequence with their marginal probabilities, in the order of the text."""
+        """The entities of the best tag sequence with their marginal probabilities, in text order."""
         return self._found(*self.batch.best_by_text[self.index])
 
     @property
@@ -105,7 +104,7 @@ class Decoding:
 
     @property
     def allowed(self) -> Mask:
-        """Mask of the tags that are allowed for each unit. *Shape:* (depth * units, tags)
+        """Mask that marks the allowed tags for each unit. *Shape:* (depth * units, tags)
 
         In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
         """
@@ -116,7 +115,7 @@ class Decoding:
 
     @property
     def emissions(self) -> AnyFloats:
-        """Emission scores of each unit. *Shape:* (depth * units, tags)
+        """Emission scores for each unit. *Shape:* (depth * units, tags)
 
         In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
         """
@@ -124,7 +123,7 @@ class Decoding:
 
     @property
     def _units(self) -> slice:
-        """Slice of this text's units among the units of the batch."""
+        """Slice with this text's units in the batch."""
         first = int(self.batch.offsets[self.index])
         return slice(first, first + len(self.view))
 
@@ -222,7 +221,7 @@ class Decoding:
         return likelihoods([self], [reference])[0]
 
     def agreeing(self, reference: Doc) -> Mask:
-        """Return a mask of the allowed tags that match a gold annotation.
+        """Return a mask of allowed tags that match a gold annotation.
 
         reference (Doc): The same text with gold entities.
         RETURNS (Mask): The mask, with rows in the same order as in `allowed`. *Shape:* (depth * units, tags)

@@ -100,7 +100,7 @@ class RecordedEntity(NamedTuple):
 class UnitEntity(NamedTuple):
     """An entity that `TenerNER.predict` returns. A unit is a token or a character.
 
-    start, end (int): Index of the first unit, and index of the last unit plus 1.
+    start, end (int): Unit indices. The end is exclusive.
     label (str): The label.
     probability (float | None): Marginal probability. None if the component's settings do not require probabilities.
     """
@@ -283,7 +283,7 @@ def _find_ent(doc: Doc, ent: EntityOffsets | None, ents: set[EntityOffsets]) -> 
 
 
 def _read_group(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
-    """Return the spans of another component's span group, with their probabilities.
+    """Return the spans in another component's span group, with their probabilities.
 
     The probabilities are None if the span group has no scores.
     """

@@ -68,7 +68,7 @@ def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | Non
 class ListMatch(NamedTuple):
     """A match of a word from a list in a Doc.
 
-    start, end (int): Index of the first token, and index of the last token plus 1.
+    start, end (int): Token indices. The end is exclusive.
     label (str): The label. Empty for a blocked word.
     """
 
@@ -78,13 +78,13 @@ class ListMatch(NamedTuple):
 
 
 class EntityLists(WordListEditor, BatchPipe):
-    """A component with lists of words that are always labelled as entities, and of words that are blocked.
+    """A component with lists of words that are always labelled as entities, and words that are blocked.
 
     The list without a name applies to all Docs. A named list applies only to Docs that opt in to it. To do so, set
     `doc._.tener_words` to the name or to a list of names. You can also set `doc._.tener_words` to a dictionary of words
     and labels that only applies to this Doc.
 
-    file (str): Name of the file in which the component is saved.
+    file (str): File name for the saved component.
     """
 
     file = "lists"
@@ -107,14 +107,14 @@ class EntityLists(WordListEditor, BatchPipe):
     def words(self, name: str = "") -> dict[str, str]:
         """Return the words in a list that are labelled as entities, with their labels.
 
-        name (str): Name of the list. By default, the list that applies to all Docs.
+        name (str): The list's name. By default, the list that applies to all Docs.
         """
         return {word: entry.tag for word, entry in self._entries(name).items() if entry.tag}
 
     def blocked(self, name: str = "") -> list[str]:
         """Return the blocked words in a list.
 
-        name (str): Name of the list. By default, the list that applies to all Docs.
+        name (str): The list's name. By default, the list that applies to all Docs.
         """
         return [word for word, entry in self._entries(name).items() if not entry.tag]
 
@@ -124,9 +124,9 @@ class EntityLists(WordListEditor, BatchPipe):
         """Add words to a list. The change takes effect immediately.
 
         words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their labels.
-        label (str): Label of all words if `words` is not a dictionary. It can be a label that no model in the pipeline
-            predicts.
-        name (str): Name of the list. By default, the list that applies to all Docs.
+        label (str): The label for all words if `words` is not a dictionary. It can be a label that no model in the
+            pipeline predicts.
+        name (str): The list's name. By default, the list that applies to all Docs.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
             existing list keeps its setting.
         """
@@ -140,7 +140,7 @@ class EntityLists(WordListEditor, BatchPipe):
         a longer word in a list.
 
         words (Iterable[str]): The words.
-        name (str): Name of the list. By default, the list that applies to all Docs.
+        name (str): The list's name. By default, the list that applies to all Docs.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
             existing list keeps its setting.
         """
@@ -160,9 +160,9 @@ class EntityLists(WordListEditor, BatchPipe):
         If the file is not valid, the list is not changed.
 
         path (Union[str, Path]): A UTF-8 file with `word`, `word<TAB>frequency` or `word<TAB>label` on each line.
-        label (str): Label of the words that have no label in the file.
-        name (str): Name of the list. By default, the list that applies to all Docs.
-        min_frequency (int): Minimum frequency of a word. Less frequent words are ignored.
+        label (str): The label for words without a label in the file.
+        name (str): The list's name. By default, the list that applies to all Docs.
+        min_frequency (int): Minimum word frequency. Less frequent words are ignored.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
             existing list keeps its setting.
         """
@@ -218,9 +218,8 @@ class EntityLists(WordListEditor, BatchPipe):
         """
         text = join_texts(docs)
         first_tokens = starts(text.lengths)
-        # The matches in each Doc, by start and end token. The values are tuples that sort by priority. They consist of
-        # the negative length in characters, the negative index of the list, the index of the word in the list, and the
-        # start and end token.
+        # The matches in each Doc, by start and end token. The values are tuples that sort by priority: the negative
+        # length in characters, the list's negative index, the word's index in the list, and the start and end token.
         found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
         for rank, (words, indices) in enumerate(lists):
             begins, stops, entries = find_list_words(words, text, indices)
@@ -296,9 +295,9 @@ class EntityLists(WordListEditor, BatchPipe):
                 return
 
     def _warn(self, kind: str, message: str) -> None:
-        """Issue a warning once. Ignore further warnings of the same kind.
+        """Issue a warning, but only once for each kind.
 
-        kind (str): Identifier of the kind of warning.
+        kind (str): The kind of warning, an arbitrary string.
         message (str): The warning.
         """
         if kind not in self._warned:
@@ -322,7 +321,7 @@ def _labelled_entries(
 
     pairs (Iterable[tuple[object, object]]): The words and their labels.
     path (str | Path): The file that contains the words, for error messages.
-    lines (Sequence[int] | None): Line number of each word in the file.
+    lines (Sequence[int] | None): The line number for each word.
     """
     entries, label_of = dict[str, WordListEntry](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
