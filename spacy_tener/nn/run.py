@@ -1,4 +1,7 @@
-"""Functions that run a model: `predict` for the component, `forward` for Thinc, and the choice of a GPU."""
+"""Functions that run a model on a batch of texts, and functions that select a GPU.
+
+The component calls `predict`. Thinc calls `forward` if a layer of this package is part of another Thinc model.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from .shim import TorchShim, require_torch, torch_shims
 
 
 def check_gpu(gpu_id: int) -> None:
-    """Raise an error if a GPU doesn't exist. The id -1 means the CPU."""
+    """Raise an error if there is no GPU with this id. The id -1 stands for the CPU."""
     n_gpus = 0
     if thinc.util.gpu_is_available():
         n_gpus = thinc.compat.cupy.cuda.runtime.getDeviceCount() if thinc.compat.has_cupy_gpu else 1
@@ -34,17 +37,17 @@ def check_gpu(gpu_id: int) -> None:
 
 
 def use_gpu(gpu_id: int) -> None:
-    """Select the GPU on which the current thread computes. Raise an error if it can't be used.
+    """Make the current thread compute on a GPU. Raise an error if the GPU can't be used.
 
-    New threads start on the CPU, so each of them has to call this function.
+    Thinc selects the device separately for each thread. Call this function in every new thread.
 
-    gpu_id (int): The GPU, or -1 to change nothing.
+    gpu_id (int): Id of the GPU. With -1, the device is not changed.
     """
     check_gpu(gpu_id)
     if gpu_id >= 0:
         try:
             thinc.util.require_gpu(gpu_id)
-        except (ValueError, RuntimeError) as error:  # Thinc raises the first, CuPy the second
+        except (ValueError, RuntimeError) as error:  # Thinc raises ValueError, CuPy raises RuntimeError.
             raise _unusable_gpu(gpu_id, str(error)) from error
 
 
@@ -54,11 +57,11 @@ def _unusable_gpu(gpu_id: int, reason: str) -> RemedyError:
 
 
 def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[TorchShim] | None = None) -> Backend:
-    """Return the NumPy back end if all modules can predict with it, otherwise the torch back end.
+    """Return the back end for prediction: NumPy if all modules support it, otherwise torch.
 
     model (Model): The model.
-    batch (Batch): The input.
-    shims (Sequence[TorchShim]): The model's shims, if the caller has them already.
+    batch (Batch): The model's input.
+    shims (Sequence[TorchShim] | None): All shims of the model. If None, they are collected from the model.
     """
     shims = torch_shims(model) if shims is None else shims
     if all(shim.predicts_with_numpy(model.ops) for shim in shims):
@@ -70,14 +73,14 @@ def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[Tor
 
 
 def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShim] | None = None) -> Rows:
-    """Compute the output of a model for one or more texts.
+    """Compute the model's output for a batch of texts.
 
-    If the GPU doesn't have enough memory for the batch, its halves are computed one after the other.
+    If the GPU runs out of memory, the batch is split into halves, which are computed separately.
 
     model (Model): The model.
-    tokens (TokenBatch): The texts.
-    shims (Sequence[TorchShim]): The model's shims, if the caller has them already.
-    RETURNS (Rows): A NumPy array or a tensor.
+    tokens (TokenBatch): The tokens of all texts.
+    shims (Sequence[TorchShim] | None): All shims of the model. If None, they are collected from the model.
+    RETURNS (Rows): The output for each token, as a NumPy array or a torch tensor. *Shape:* (tokens, width)
     """
     try:
         return prediction_backend(model, tokens, shims).run(model, tokens)
@@ -89,13 +92,14 @@ def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShi
                 "The GPU's memory is too small for a single text",
                 "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
             ) from error
-    # This is outside of the except block, where the error still refers to the tensors of the failed attempt.
+    # Retry outside of the except block. Inside the block, the traceback would keep the tensors of the failed attempt in
+    # memory.
     halves = np.array_split(np.arange(len(tokens)), [len(tokens) // 2])
     return concatenate_rows([predict(model, tokens.select(half), shims) for half in halves])
 
 
 def concatenate_rows(parts: Sequence[Rows]) -> Rows:
-    """Concatenate NumPy arrays or tensors."""
+    """Concatenate NumPy arrays or torch tensors along the first axis."""
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], np.ndarray):
@@ -108,7 +112,13 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
 def forward(
     layer: Layer, batch: Sequence[Any], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
-    """Run a layer of this package, as Thinc's forward functions do, alone or inside a layer of another library."""
+    """Run a layer of this package with the signature of a Thinc forward function.
+
+    layer (Layer): The layer.
+    batch (Sequence[Any]): Docs for an embedder, or an array for each text.
+    is_train (bool): Whether gradients are needed. If false, the returned function raises an error.
+    RETURNS (tuple): The output for each text, and a function that backpropagates gradients.
+    """
     if not len(batch):
         return [], lambda gradient: batch
     if not is_train:
@@ -122,5 +132,5 @@ def forward(
 
 
 def _refuse_gradient(gradient: list[Floats2d]) -> Sequence[Any]:
-    """Raise an error: a prediction can't be backpropagated."""
+    """Raise an error. Predictions return this function in place of a backward pass."""
     raise ValueError("Cannot backpropagate through a prediction. Call begin_update() instead of predict().")

@@ -1,6 +1,6 @@
-"""Reading and writing of safetensors files with a checksum, so that a damaged file is found when it is loaded.
+"""Serialization of weights and settings as safetensors files with a checksum, which detects damaged files.
 
-Models are saved in this format, since loading it can't run code, in contrast to pickle.
+In contrast to pickle, loading a safetensors file can't run code.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ from safetensors.numpy import load, save
 from ..errors import RemedyError
 
 _CHECKSUM = "checksum"
-# Name of the array with the JSON of all values that are neither arrays nor bytes.
+# Values that are neither arrays nor bytes are stored as JSON in an array with this name.
 _VALUES = "values.json"
 
 
 def to_safetensors(parts: Mapping[str, Any]) -> bytes:
-    """Return a safetensors file with arrays, bytes, and values that can be written as JSON.
+    """Serialize arrays, bytes and JSON-serializable values as safetensors.
 
-    Bytes and the JSON of other values are stored as arrays of uint8, and the checksum in the metadata of the header.
+    Since safetensors files contain only arrays, bytes are stored as uint8 arrays. All other values are stored as JSON
+    in a single uint8 array. The metadata of the file contains the checksum.
+
+    parts (Mapping[str, Any]): The values by name.
+    RETURNS (bytes): The file's content.
     """
     arrays, values = {}, {}
     for name, part in parts.items():
@@ -39,10 +43,14 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
 
 
 def from_safetensors(data: bytes) -> dict[str, Any]:
-    """Read a file that `to_safetensors` has written. Raise an error if the checksum is wrong."""
+    """Return the values that `to_safetensors` serialized. Raise an error if the checksum is wrong.
+
+    Arrays with the dtype uint8 are returned as bytes.
+    """
     try:
         arrays = load(data)
-        # The file begins with the length of the header in 8 bytes, followed by the header as JSON.
+        # The checksum is in the header. A safetensors file begins with the header's length in 8 bytes, followed by the
+        # header as JSON.
         header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
         intact = header["__metadata__"] == {_CHECKSUM: _checksum(arrays)}
     except (SafetensorError, KeyError, ValueError):
@@ -59,7 +67,7 @@ def from_safetensors(data: bytes) -> dict[str, Any]:
 
 
 def _checksum(arrays: Mapping[str, np.ndarray[Any, Any]]) -> str:
-    """Return a digest of the names, dtypes, shapes and contents of arrays."""
+    """Return a hash of the arrays' names, dtypes, shapes and contents."""
     digest = blake2b(digest_size=16)
     for name, array in sorted(arrays.items()):
         digest.update(json.dumps([name, array.dtype.str, array.shape]).encode())

@@ -1,7 +1,7 @@
-"""`TorchShim`, which connects a torch module and its NumPy implementation with a Thinc model.
+"""`TorchShim`, which connects a torch module with a Thinc model.
 
-Thinc's own `PyTorchShim` needs torch, and saves modules with pickle. `TorchShim` saves weights as safetensors, and
-builds the torch module only for training or for a GPU.
+In contrast to Thinc's `PyTorchShim`, it saves weights as safetensors instead of pickle. It can also predict with a
+NumPy implementation of the module, so that prediction doesn't require torch.
 """
 
 from __future__ import annotations
@@ -34,31 +34,30 @@ Build = Callable[..., "nn.Module"]
 Predict = Callable[..., NDArray[Any]]
 MakePredictor = Callable[[Weights], Predict]
 
-# Names of Thinc's ops that compute on the CPU.
+# Names of the Thinc `Ops` that compute on the CPU.
 _HOST_OPS = {"numpy", "apple"}
 
 
 class TorchShim(Shim):
-    """A Thinc shim with the weights of a torch module, the module, and its NumPy implementation (the predictor).
+    """A Thinc shim for a torch module that can also predict with NumPy.
 
-    Weights are loaded as NumPy arrays. For training or a GPU, the torch module is built from them. From then on, the
-    module owns the weights, and the predictor is built anew from the module's weights if it is needed after an update.
-    Weights are saved as safetensors, together with the sizes, so that loading a model never runs code.
+    The shim contains a torch module and a *predictor*, which is the NumPy implementation of the module. The torch
+    module is only built for training or for a GPU. The predictor is built for prediction on a CPU. It is rebuilt when
+    the module's weights have changed.
 
-    Gradients of embedding tables are sparse, so that only the rows of a batch are updated. The module is in evaluation
-    mode except during a training step. So predictions don't have to switch the mode of its submodules.
+    The torch module is in evaluation mode except during a training step. Gradients of embedding tables can be sparse.
 
-    build (Callable): Function that builds the module, called with the sizes as keyword arguments. It must be picklable,
-        as a function of a module, or a `functools.partial` of one, is.
-    make_predictor (Callable): Function that builds the predictor from the `Weights`. It must be picklable, too. None if
-        the module has no NumPy implementation.
-    saved_as (DTypeLike): The dtype in which weights are saved. None for the dtype that they have.
+    build (Callable): Function that returns the torch module, such as its class. It must be picklable.
+    make_predictor (Callable | None): Function that returns the predictor for given `Weights`. It must be picklable.
+        None if the module has no NumPy implementation.
+    saved_as (DTypeLike | None): Dtype in which the weights are saved. None to keep their dtype.
     """
 
     def __init__(
         self, build: Build, make_predictor: MakePredictor | None = None, saved_as: DTypeLike | None = None
     ) -> None:
         super().__init__(None)
+        # Keyword arguments of `build`, such as the number of labels. They are saved together with the weights.
         self.sizes: dict[str, Any] = {}
         self._build = build
         self._make_predictor = make_predictor
@@ -68,12 +67,15 @@ class TorchShim(Shim):
 
     @property
     def is_built(self) -> bool:
-        """Whether there are weights."""
+        """Whether the weights have been initialized or loaded."""
         return self._model is not None or self._arrays is not None
 
     @property
     def module(self) -> Any:
-        """The torch module, built on first access. If you change its weights, call `clear_predictor` afterwards."""
+        """The torch module, which is built on first access.
+
+        If you change its weights, call `clear_predictor` afterwards.
+        """
         if self._model is None:
             self._model, self._arrays = self._build_module(self.weights, self.sizes), None
             self._predictor = None
@@ -81,7 +83,10 @@ class TorchShim(Shim):
 
     @property
     def weights(self) -> Arrays:
-        """The weights by name. If the module is on the CPU, they share its memory, otherwise they are copies."""
+        """The weights by name, as NumPy arrays.
+
+        If the torch module is on the CPU, the arrays share its memory. If it is on a GPU, the arrays are copies.
+        """
         if self._model is not None:
             return {name: value.cpu().numpy() for name, value in self._model.state_dict().items()}
         if self._arrays is None:
@@ -97,13 +102,18 @@ class TorchShim(Shim):
         return cast("torch.device", next(self.module.parameters()).device)
 
     def predicts_with_numpy(self, ops: Ops) -> bool:
-        """Return True if predictions don't need torch: on the CPU, if there is a NumPy implementation."""
+        """Return True if the model can predict with NumPy.
+
+        This requires that the model is on the CPU and that its module has a NumPy implementation.
+
+        ops (Ops): The Thinc ops of the model.
+        """
         if self._make_predictor is None or ops.name not in _HOST_OPS:
             return False
         return self._model is None or self.device.type == "cpu"
 
     def predictor(self) -> Predict:
-        """Return the NumPy implementation, with the current weights. Raise an error if there is none."""
+        """Return the NumPy implementation with the current weights. Raise an error if there is none."""
         if self._predictor is None:
             if self._make_predictor is None:
                 remedy = "Predict with torch, or train the architecture without its variant."
@@ -112,35 +122,41 @@ class TorchShim(Shim):
         return self._predictor
 
     def clear_predictor(self) -> None:
-        """Let the predictor be built anew when it is needed next, since weights of the module have changed."""
+        """Discard the predictor, so that it is rebuilt on next use.
+
+        Call this method after a change of the torch module's weights.
+        """
         self._predictor = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_predictor": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a copy or an unpickled shim."""
+        """Restore a copied or unpickled shim, and give it a new id."""
         self.__dict__.update(state)
         self._renew_id()
 
     def _renew_id(self) -> None:
-        """Give the shim a new id."""
-        # Optimizers store the momentum and average of each parameter under this id. A copy, or a module with other
-        # shapes, must not use the values of the original.
+        """Give the shim a new id, so that optimizers treat its parameters as new ones."""
+        # Optimizers store the momentum and moving average of each parameter under the shim's id. A copy of the shim
+        # must not share these values, and they don't fit a module with other shapes.
         with Shim.global_id_lock:
             Shim.global_id += 1
             self.id = Shim.global_id
 
     def build(self, **sizes: Any) -> None:
-        """Build the module with initial weights, on Thinc's default device.
+        """Build the module with initial weights on Thinc's default device.
 
-        sizes (Any): The arguments of the function `build`.
+        sizes (Any): Keyword arguments of the function that builds the module.
         """
         require_torch()
         self.set_module(self._build(**sizes).to(get_torch_default_device()), sizes)
 
     def _build_module(self, arrays: Arrays, sizes: Mapping[str, Any]) -> nn.Module:
-        """Build a module with the given weights, on Thinc's default device and in evaluation mode."""
+        """Build a module with the given weights on Thinc's default device, in evaluation mode.
+
+        Raise an error if names or shapes of the weights don't match the module.
+        """
         require_torch()
         import torch
 
@@ -152,10 +168,10 @@ class TorchShim(Shim):
         return module.to(get_torch_default_device()).eval()
 
     def set_module(self, module: nn.Module, sizes: Mapping[str, Any]) -> None:
-        """Replace the module, for example by one with more labels. It stays on its device.
+        """Replace the module, for example after labels were added. The new module is not moved to another device.
 
         module (nn.Module): The new module.
-        sizes (Mapping[str, Any]): The sizes of the new module.
+        sizes (Mapping[str, Any]): Keyword arguments with which the new module was built.
         """
         if module is not self._model:
             self._renew_id()
@@ -163,12 +179,13 @@ class TorchShim(Shim):
         self._model, self._arrays, self._predictor = module.eval(), None, None
 
     def load_arrays(self, arrays: Arrays, sizes: Mapping[str, Any]) -> None:
-        """Replace weights and sizes.
+        """Replace the current weights. Raise an error if the new weights don't match the module.
 
-        arrays (Arrays): The weights by name. Empty for a model that is not initialized.
-        sizes (Mapping[str, Any]): The sizes.
+        arrays (Arrays): Weights by name. Empty if the model is not initialized.
+        sizes (Mapping[str, Any]): Keyword arguments with which the module was built.
         """
-        # Either the predictor or the module is built right away, since this checks whether the weights fit the config.
+        # Build the predictor or the module now instead of on first use. This detects weights that don't match the
+        # config.
         module = predictor = None
         if arrays and self._make_predictor is not None:
             weights = Weights(arrays)
@@ -182,7 +199,10 @@ class TorchShim(Shim):
         self._arrays = arrays if arrays and module is None else None
 
     def finish_update(self, optimizer: Optimizer) -> None:
-        """Update the parameters of the module with their gradients, and delete the gradients."""
+        """Update the module's parameters with their gradients, then delete the gradients.
+
+        optimizer (Optimizer): A Thinc optimizer.
+        """
         parameters = [] if self._model is None else self._model.named_parameters()
         with_gradient = {(self.id, name): weight for name, weight in parameters if weight.grad is not None}
         if with_gradient:
@@ -194,11 +214,11 @@ class TorchShim(Shim):
 
     @contextlib.contextmanager
     def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
-        """Use other weights inside the context, such as averages.
+        """Temporarily replace parameters inside a `with` block, for example by their moving averages.
 
-        params (Mapping[Any, FloatsXd]): The weights, by the id of the shim and the name of the parameter.
+        params (Mapping[Any, FloatsXd]): The replacements. The key is a tuple of the shim's id and the parameter's name.
         """
-        # There are averages only if the module has been trained. So a module that has not been built has none.
+        # A module that is not built was never trained, so `params` contains no averages of its parameters.
         parameters = {} if self._model is None else dict(self._model.named_parameters())
         parameters = {name: weight for name, weight in parameters.items() if (self.id, name) in params}
         backups = {name: weight.detach().clone() for name, weight in parameters.items()}
@@ -213,7 +233,7 @@ class TorchShim(Shim):
             self.clear_predictor()
 
     def to_device(self, device_type: str, device_id: int) -> None:
-        """Move the module to a GPU or to the CPU. A GPU needs the module, so it is built if there are only arrays."""
+        """Move the module to a GPU or to the CPU. For a GPU, the module is built if necessary."""
         if device_type == "gpu" and self.is_built:
             self.module.cuda(device_id)
         elif self._model is not None:
@@ -221,9 +241,8 @@ class TorchShim(Shim):
         self.clear_predictor()
 
     def to_bytes(self) -> bytes:
-        """Return the sizes and weights as a safetensors file. Sizes that are bytes, such as a tokenizer, are stored as
-        arrays.
-        """
+        """Serialize the weights and the keyword arguments of the module as safetensors."""
+        # JSON can't represent bytes, such as a tokenizer. They are stored in the same way as weights.
         files = {name: size for name, size in self.sizes.items() if isinstance(size, bytes)}
         sizes = {name: size for name, size in self.sizes.items() if name not in files}
         weights = self.weights if self.is_built else {}
@@ -231,7 +250,7 @@ class TorchShim(Shim):
         return to_safetensors({"sizes": sizes, **files, **arrays})
 
     def from_bytes(self, data: bytes) -> TorchShim:
-        """Load sizes and weights that `to_bytes` has saved."""
+        """Load the weights and keyword arguments that `to_bytes` serialized."""
         parts = from_safetensors(data)
         sizes = {**parts.pop("sizes"), **{name: part for name, part in parts.items() if isinstance(part, bytes)}}
         self.load_arrays({name: part for name, part in parts.items() if name not in sizes}, sizes)
@@ -239,17 +258,19 @@ class TorchShim(Shim):
 
 
 def _update(optimizer: Optimizer, parameters: Mapping[tuple[int, str], nn.Parameter]) -> None:
-    """Update parameters with their gradients, and delete the gradients.
+    """Update parameters with their gradients, then delete the gradients.
 
-    Sparse gradients of embedding tables are applied row by row. On a GPU, Adam updates all other parameters together,
-    which takes fewer kernel launches than one update for each parameter.
+    A sparse gradient of an embedding table only updates the rows that occur in the gradient. On a CUDA GPU, Adam
+    updates all other parameters at once, which requires fewer kernel launches than separate updates.
 
-    optimizer (Optimizer): Thinc's optimizer.
-    parameters (Mapping[tuple[int, str], nn.Parameter]): The parameters, by the optimizer's key.
+    optimizer (Optimizer): A Thinc optimizer.
+    parameters (Mapping[tuple[int, str], nn.Parameter]): The parameters. The key consists of the shim's id and the
+        parameter's name.
     """
     from ..optim.updates_torch import apply_row_gradient, is_adam, step_together
 
-    # Only CuPy arrays share their memory with the tensors. On Apple's GPU, Thinc's arrays are copies on the CPU.
+    # `step_together` requires that the optimizer's arrays share memory with the tensors. CuPy arrays do. On an Apple
+    # GPU, Thinc copies the tensors to the CPU.
     at_once = is_adam(optimizer) and is_cupy_array(_floats(next(iter(parameters.values())).data))
     dense: dict[tuple[int, str], torch.Tensor] = {}
     for key, parameter in parameters.items():
@@ -260,6 +281,7 @@ def _update(optimizer: Optimizer, parameters: Mapping[tuple[int, str], nn.Parame
             dense[key] = gradient
         else:
             weights, _ = optimizer(key, _floats(parameter.data), _floats(gradient))
+            # Some optimizers return a new array instead of updating the parameter in place.
             updated = xp2torch(weights, device=parameter.device)
             if updated.data_ptr() != parameter.data.data_ptr():
                 parameter.data.copy_(updated)
@@ -274,23 +296,26 @@ def _floats(tensor: Any) -> FloatsXd:
 
 
 def require_torch() -> None:
-    """Raise an error if torch is not installed."""
+    """Raise an error with installation instructions if torch is not installed."""
     remedy = f"{install('torch')}. Other trained pipelines do not need it."
     check_package("torch", "Training, a GPU, and pipelines with a transformer need", remedy)
 
 
 def torch_shim(model: Model[Any, Any]) -> TorchShim:
-    """Return the `TorchShim` of a layer."""
+    """Return the `TorchShim` of a Thinc layer."""
     return cast(TorchShim, model.shims[0])
 
 
 def torch_shims(model: Model[Any, Any]) -> list[TorchShim]:
-    """Return all `TorchShim`s of a model."""
+    """Return the `TorchShim` objects of all layers in a model."""
     return [shim for node in model.walk() for shim in node.shims if isinstance(shim, TorchShim)]
 
 
 def penalties(shims: Sequence[TorchShim]) -> list[Penalty]:
-    """Return the penalties that the modules of a model add to the loss."""
+    """Return all `Penalty` modules in the given shims.
+
+    A `Penalty` module adds a regularization term to the loss.
+    """
     from .layers_torch import Penalty
 
     modules = (part for shim in shims if shim.is_built for part in shim.module.modules())
@@ -298,7 +323,10 @@ def penalties(shims: Sequence[TorchShim]) -> list[Penalty]:
 
 
 def forget_gradients(model: Model[Any, Any]) -> None:
-    """Delete the gradients that a training step has accumulated, and the recorded values of penalties."""
+    """Delete all gradients that a model has accumulated.
+
+    The loss values that `Penalty` modules have recorded are deleted as well.
+    """
     for node in model.walk():
         for name in node.grad_names:
             node.set_grad(name, node.ops.xp.zeros_like(node.get_grad(name)))

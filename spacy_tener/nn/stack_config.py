@@ -1,8 +1,8 @@
-"""`StackConfig`, the base class of the configs of transformer encoders in `architectures`.
+"""`StackConfig`, the base class of the configs of transformer encoders.
 
-A config has the sizes and options that the torch module and the NumPy implementation of an encoder share. Both versions
-of `TransformerLayer` take the config as an argument. A subclass declares only new fields, and fields with another
-default. Its docstring describes all fields.
+A config contains the hyperparameters that an encoder's torch module and its NumPy implementation share. The config of
+an architecture, such as TENER, is a subclass with additional fields or different defaults. The docstring of a subclass
+also describes the inherited fields.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from ..validation import STRICT, Probability, SettingError
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class StackConfig:
-    """Sizes of a stack of transformer layers. Raises an error if they do not fit together.
+    """Hyperparameters of a stack of transformer layers.
+
+    Raise an error if the sizes are inconsistent.
 
     width (int): Hidden size d of the layers.
     layers (int): Number of layers.
     heads (int): Number of attention heads h. Must divide `width`.
-    ff_width (Optional[int]): Feed-forward hidden size. None for `ff_factor` times `width`.
-    dropout (float): Feed-forward dropout rate.
-    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
+    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for `ff_factor * width`.
+    dropout (float): Dropout rate of the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same rate as `dropout`.
     """
 
     width: PositiveInt = 128
@@ -34,12 +36,13 @@ class StackConfig:
     dropout: Probability = 0.15
     attention_dropout: Probability | None = 0.0
 
-    # Hidden size of the feed-forward networks if `ff_width` is None, in multiples of `width`.
+    # Ratio of the feed-forward hidden size to `width`, used if `ff_width` is None.
     ff_factor: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise SettingError(f"width must be a multiple of heads, which is {self.heads}; got {self.width}")
+        # Sinusoidal position embeddings consist of pairs of a sine and a cosine.
         if self.position_width % 2:
             even = "even"
             if self.position_width < self.width:
@@ -48,7 +51,7 @@ class StackConfig:
 
     @property
     def head_width(self) -> int:
-        """Width d_k of a head's queries, keys and values."""
+        """Width d_k of the queries, keys and values of a single attention head."""
         return self.width // self.heads
 
     @property

@@ -1,8 +1,10 @@
-"""Pretrained encoders as ONNX graphs, which ONNX Runtime computes without torch.
+"""Pretrained encoders as ONNX graphs, which run with ONNX Runtime and don't require torch.
 
-- `encoder`: `Encoder`, a graph with its vocabulary, from texts to a vector for each token
-- `sources`: the registered function for ONNX files of the user
-- `e5`, `bert`, `published_weights`: multilingual E5, or another BERT, from its weights to a graph
-- `lac_tagger`: Baidu's LAC, as an encoder and as a word segmenter
-- `edits`: changes of graphs, and their conversion to int8
+- `encoder`: the class `Encoder`, which computes a feature vector for each token
+- `sources`: `spacy_tener.OnnxEncoder.v1`, which loads an encoder from an ONNX file
+- `e5`: `spacy_tener.E5.v1`, which loads multilingual E5 or another BERT model
+- `published_weights`: functions that load the weights of a BERT model
+- `bert`: functions that convert a BERT model to an ONNX graph
+- `lac_tagger`: Baidu's LAC, used as an encoder and as a word segmenter
+- `edits`: functions that edit and quantize ONNX graphs
 """

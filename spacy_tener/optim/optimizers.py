@@ -1,7 +1,7 @@
-"""Optimizers with learning rates for groups of parameters, and the triangular learning rate schedule of TENER.
+"""Optimizers with learning rate multipliers, and the triangular learning rate schedule of TENER.
 
-`Adam` is Thinc's Adam. `SGD` is the optimizer of the papers' released code. Both take `rates`, factors of the learning
-rate for parameters whose names match a pattern. `TorchShim` and `updates_torch.py` call the optimizers.
+`Adam` is Thinc's Adam. `SGD` is the optimizer in the released code of TENER and FLAT. Both optimizers support parameter
+groups with different learning rates. `TorchShim` and `updates_torch.py` call the optimizers.
 """
 
 import itertools
@@ -19,19 +19,19 @@ from thinc.types import Floats2d, FloatsXd
 from ..errors import RemedyError
 from ..validation import Probability, SettingError, validated
 
-# Number of updates from which the length of the warm-up is computed if the length of the training run is not known.
+# Number of updates for which the warm-up is computed if the length of the training run is unknown.
 _DEFAULT_STEPS = 1000
 
-# This module does not import `annotations` from `__future__`: Thinc validates configs by the annotations of a class,
+# This module does not import `annotations` from `__future__`. Thinc validates configs with the annotations of a class,
 # which must not be strings.
 
 
 class RatedOptimizer(Optimizer):
-    """Base class of optimizers with learning rates for groups of parameters.
+    """Base class of optimizers with different learning rates for parameter groups.
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
-    rates (dict[str, float] | None): Factors of the learning rate for parameters whose names match a pattern, such as
-        `*embed*` or `crf.*`. The first matching pattern is used. The factor of parameters without a match is 1.
+    rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'crf.*': 10.0}`. The first matching
+        pattern is used for each parameter. The multiplier is 1 for parameters without a matching pattern.
     settings (Any): Arguments of Thinc's `Optimizer`.
     """
 
@@ -54,41 +54,46 @@ class RatedOptimizer(Optimizer):
         raise RemedyError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
 
     def factor_of(self, name: str) -> float:
-        """Return the factor of the learning rate for a parameter.
+        """Return a parameter's learning rate multiplier.
 
-        name (str): The name of the parameter.
+        name (str): The parameter's name.
         """
         return next((rate for pattern, rate in self.rates.items() if fnmatchcase(name, pattern)), 1.0)
 
     def rate_of(self, name: str) -> float:
-        """Return the current learning rate for a parameter, including its factor.
+        """Return a parameter's current learning rate, including its multiplier.
 
-        name (str): The name of the parameter.
+        name (str): The parameter's name.
         """
         return float(self.learn_rate * self.factor_of(name))
 
 
 @registry.optimizers("spacy_tener.Adam.v1")
 class Adam(RatedOptimizer):
-    """Thinc's `Adam.v1` with different learning rates for groups of parameters.
+    """Thinc's `Adam.v1` with different learning rates for parameter groups.
 
-    Registered as `spacy_tener.Adam.v1`. The names of parameters are the names in the torch modules: `transformer.*` are
-    parameters of `spacy_tener.TransformerEmbed.v1`, `radicals.*` of `spacy_tener.RadicalEmbed.v1`, and `crf.*` of the
-    CRF. Parameters of torch modules in Thinc's own wrapper, such as the component `transformer`, have names without a
-    prefix.
+    Registered as `spacy_tener.Adam.v1`. You can set a learning rate multiplier for each parameter group with `rates`.
+    Its patterns are compared with the parameter names of the torch modules. Here are the patterns of some parameter
+    groups:
+
+    - `transformer.*`: parameters of `spacy_tener.TransformerEmbed.v1`
+    - `radicals.*`: parameters of `spacy_tener.RadicalEmbed.v1`
+    - `crf.*`: parameters of the CRF
+
+    Names have no such prefix in torch modules that Thinc wraps, as in the component `transformer`.
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
-    beta1 (FloatOrSeq): Decay rate of the moving average of the gradients.
-    beta2 (FloatOrSeq): Decay rate of the moving average of the squared gradients.
-    eps (FloatOrSeq): Number that is added to the denominator for numerical stability.
+    beta1 (FloatOrSeq): Decay rate of the gradients' moving average.
+    beta2 (FloatOrSeq): Decay rate of the squared gradients' moving average.
+    eps (FloatOrSeq): Term that is added to the denominator for numerical stability.
     L2 (FloatOrSeq): Weight decay.
-    L2_is_weight_decay (bool): Subtract the weight decay from the weights, as AdamW does. If false, add it to the
-        gradient.
+    L2_is_weight_decay (bool): Whether to decouple the weight decay from the gradient, as in AdamW. If false, the weight
+        decay is added to the gradient.
     grad_clip (FloatOrSeq): Maximum L2 norm of a parameter's gradient. 0 for no clipping.
-    use_averages (bool): Maintain moving averages of all parameters except embedding tables. spaCy evaluates and saves
-        the averages.
-    rates (dict[str, float] | None): Factors of the learning rate for parameters whose names match a pattern, such as
-        `transformer.*`. The first matching pattern is used. The factor of parameters without a match is 1.
+    use_averages (bool): Whether to maintain moving averages of all parameters except embedding tables. spaCy evaluates
+        and saves the averages.
+    rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'transformer.*': 0.1}`. The first
+        matching pattern is used for each parameter. The multiplier is 1 for parameters without a matching pattern.
     """
 
     __slots__: list[str] = []
@@ -121,9 +126,13 @@ class Adam(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Update a parameter. Return the weights, and a gradient of zeros, as Thinc requires.
+        """Update a parameter.
 
-        key (KeyT): The id of the node and the name of the parameter.
+        key (KeyT): The id of the Thinc node or shim, and the parameter's name.
+        weights (FloatsXd): The parameter.
+        gradient (FloatsXd): The gradient.
+        lr_scale (float): Additional learning rate multiplier.
+        RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient of zeros.
         """
         scale = lr_scale * self.factor_of(key[1])
         updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient, lr_scale=scale)
@@ -132,22 +141,21 @@ class Adam(RatedOptimizer):
 
 @registry.optimizers("spacy_tener.SGD.v1")
 class SGD(RatedOptimizer):
-    """Stochastic gradient descent with momentum, as in the papers' released code.
+    """Stochastic gradient descent with momentum, as in the released code of TENER and FLAT.
 
-    Registered as `spacy_tener.SGD.v1`. After clipping, a step is the same as in `torch.optim.SGD`:
+    Registered as `spacy_tener.SGD.v1`. The gradient is clipped. The update is then the same as in `torch.optim.SGD`:
 
         velocity = momentum * velocity + gradient
         weights -= learn_rate * velocity
 
-    The weights are updated in place. Moving averages of the parameters, which Thinc's optimizers compute by default,
-    are off, since they take time in each step.
+    In contrast to Thinc's optimizers, moving averages of the parameters are not computed, which saves time.
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
-    momentum (float): Factor of the velocity in each step. At least 0 and below 1.
-    clip_value (float): Maximum absolute value of the elements of a gradient. 0 for no clipping.
-    L2 (FloatOrSeq): Weight decay, which adds `L2 * weights` to the clipped gradient. A number, list or generator.
-    rates (dict[str, float] | None): Factors of the learning rate for parameters whose names match a pattern, such as
-        `*embed*` or `crf.*`. The first matching pattern is used. The factor of parameters without a match is 1.
+    momentum (float): Momentum, at least 0 and below 1.
+    clip_value (float): Maximum absolute value in a gradient. 0 for no clipping.
+    L2 (FloatOrSeq): Weight decay: `L2 * weights` is added to the clipped gradient. A number, list or generator.
+    rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'crf.*': 10.0}`. The first matching
+        pattern is used for each parameter. The multiplier is 1 for parameters without a matching pattern.
     """
 
     __slots__ = ["clip_value", "momentum"]
@@ -174,9 +182,13 @@ class SGD(RatedOptimizer):
     def __call__(
         self, key: KeyT, weights: FloatsXd, gradient: FloatsXd, *, lr_scale: float = 1.0
     ) -> tuple[FloatsXd, FloatsXd]:
-        """Update a parameter. Return the weights, and a gradient of zeros, as Thinc requires.
+        """Update a parameter.
 
-        key (KeyT): The id of the node and the name of the parameter.
+        key (KeyT): The id of the Thinc node or shim, and the parameter's name.
+        weights (FloatsXd): The parameter.
+        gradient (FloatsXd): The gradient.
+        lr_scale (float): Additional learning rate multiplier.
+        RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient of zeros.
         """
         self._prepare(gradient, weights)
         step = self._step(key, gradient)
@@ -186,29 +198,33 @@ class SGD(RatedOptimizer):
         return weights, gradient
 
     def update_rows(self, key: KeyT, rows: Floats2d, gradient: Floats2d) -> None:
-        """Update embedding rows that are used in a batch. The time does not depend on the size of the table.
+        """Update the embedding rows that are used in a batch, in place.
 
-        Momentum would change a row in many steps after its last use, and thus require an update of the complete table.
-        So the row is updated at once by the sum of these changes, `learn_rate / (1 - momentum) * gradient`.
+        Momentum changes a row in every step after its last use, so each step would have to update the complete
+        embedding table. To avoid this, all changes are applied at once: `learn_rate / (1 - momentum) * gradient`.
 
-        key (KeyT): The id of the node and the name of the parameter.
-        rows (Floats2d): The embedding rows, which are updated in place. *Shape:* (rows, width)
+        key (KeyT): The shim's id and the parameter's name.
+        rows (Floats2d): The embedding rows. *Shape:* (rows, width)
         gradient (Floats2d): The gradient, which is overwritten. *Shape:* (rows, width)
         """
-        # The sum of the geometric series 1 + momentum + momentum ** 2 + ... is 1 / (1 - momentum).
+        # A gradient changes a row by `learn_rate * gradient` in this step, and by `momentum` times the previous change
+        # in each later step. The sum of the geometric series 1 + momentum + momentum ** 2 + ... is 1 / (1 - momentum).
         self._prepare(gradient, rows)
         gradient *= self.rate_of(key[1]) / (1.0 - self.momentum)
         rows -= gradient
 
     def _prepare(self, gradient: FloatsXd, weights: Any) -> None:
-        """Clip a gradient and add weight decay, in place."""
+        """Clip a gradient and add the weight decay to the gradient, in place."""
         if self.clip_value:
             get_array_ops(gradient).xp.clip(gradient, -self.clip_value, self.clip_value, out=gradient)
         if self.L2:
             gradient += self.L2 * weights
 
     def _step(self, key: KeyT, gradient: Any) -> Any:
-        """Return the update without the learning rate. The array can be overwritten."""
+        """Update a parameter's velocity.
+
+        Return a copy of the velocity. To save memory, the copy is written to `gradient`.
+        """
         if self.momentum == 0.0:
             return gradient
         velocity = self._velocity(key, gradient)
@@ -218,10 +234,10 @@ class SGD(RatedOptimizer):
         return gradient
 
     def _velocity(self, key: KeyT, like: FloatsXd) -> Any:
-        """Return the velocity of a parameter.
+        """Return a parameter's velocity.
 
-        The velocity is reset to zeros if the shape of the parameter changes, for example when a label is added. It is
-        moved to the device of the gradient, since a model can move between devices.
+        The velocity is initialized with zeros. It is reset if the shape of the parameter changes, for example when a
+        label is added. It is moved to the gradient's device if the model was moved.
         """
         ops = get_array_ops(like)
         if key not in self.mom1 or self.mom1[key].shape != like.shape:
@@ -232,12 +248,12 @@ class SGD(RatedOptimizer):
 
 
 class RateSchedule:
-    """An iterator over the learning rates of all updates.
+    """An iterator over a learning rate schedule, which also stores the current position.
 
-    The attribute `rate` is the last rate, and `steps` the number of rates that were consumed. An optimizer consumes the
-    first rate when it is created. `updates` counts the updates of each component.
+    The attribute `rate` is the current learning rate, and `steps` is the number of steps so far. `updates` contains the
+    number of updates of each pipeline component.
 
-    rates (Iterator[float]): The rates in their order.
+    rates (Iterator[float]): The learning rate of each step.
     """
 
     def __init__(self, rates: Iterator[float]) -> None:
@@ -256,20 +272,24 @@ class RateSchedule:
 
 
 def warm_up(sgd: Any, component: str) -> None:
-    """Increase the learning rate before an update if the training loop does not step the schedule.
+    """Increase the learning rate during the warm-up if the training loop does not step the schedule.
 
-    `spacy train` calls `step_schedules()` after each update. Most training loops in Python do not, and would use the
-    small first learning rate of the warm-up forever. For these loops, the learning rate increases as in the schedule.
-    It never decreases, since the number of updates is unknown. A learning rate that the user sets is not changed.
+    `spacy train` calls `step_schedules()` after each update. Many training loops in Python don't, and would always use
+    the small learning rate at the start of the warm-up. For such training loops, this function steps the schedule
+    before each update. The learning rate never decreases, since the length of the training run is unknown. A learning
+    rate that the user has set is not changed.
 
-    sgd (Any): The optimizer. Other objects, such as a function that collects gradients, are ignored.
-    component (str): The name of the component that is updated.
+    sgd (Any): The optimizer. Ignored if it has no `RateSchedule`.
+    component (str): Name of the component that is updated.
     """
-    # A pipeline with several components makes several updates per step, which are counted for each component.
+    # In a pipeline with several components, each step updates all components. So updates are counted separately for
+    # each component.
     schedule = getattr(sgd, "schedules", {}).get("learn_rate")
     if not isinstance(schedule, RateSchedule):
         return
     schedule.updates[component] += 1
+    # The optimizer steps the schedule when it is created. If a component has more updates than the schedule has steps,
+    # the training loop does not step the schedule.
     if schedule.updates[component] > schedule.steps and sgd.learn_rate == schedule.rate:
         schedule.rate = sgd.learn_rate = max(sgd.learn_rate, next(schedule))
 
@@ -279,16 +299,17 @@ def warm_up(sgd: Any, component: str) -> None:
 def triangular(
     max_rate: NonNegativeFloat, total_steps: NonNegativeInt | str, *, warmup: Probability = 0.01
 ) -> RateSchedule:
-    """Create the learning rate schedule of TENER: a linear increase, followed by a linear decrease to 0.
+    """Create TENER's learning rate schedule, a linear warm-up followed by a linear decay to 0.
 
     Registered as `spacy_tener.triangular.v1`. The learning rate of the first step is `max_rate / (warmup *
-    total_steps)`, or `max_rate` if the warm-up is shorter than one step. From `total_steps` on, the learning rate is 0.
+    total_steps)`. It is `max_rate` if the warm-up is shorter than one step. From `total_steps` on, the learning rate is
+    0.
 
     max_rate (float): The learning rate at the end of the warm-up.
-    total_steps (Union[int, str]): Number of updates in the training run, usually `${training.max_steps}`. The number is
-        unknown if it is 0, or if spaCy does not resolve the variable, as in `nlp.initialize()` and
-        `nlp.resume_training()`. The learning rate then increases as for 1,000 updates and stays constant.
-    warmup (float): Fraction of the steps in which the learning rate increases.
+    total_steps (Union[int, str]): Number of updates in the training run, usually `${training.max_steps}`. Use 0 if the
+        number is unknown. The learning rate then increases as for 1,000 updates and stays constant. The same happens in
+        `nlp.initialize()` and `nlp.resume_training()`, where spaCy does not resolve the variable.
+    warmup (float): Ratio of the warm-up to the training run, at least 0 and below 1.
     RETURNS (Iterator[float]): The learning rates.
     """
     is_endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
@@ -304,5 +325,5 @@ def _triangular(max_rate: float, total_steps: int, peak: float) -> Iterator[floa
     while True:
         step += 1
         falling = max(total_steps - step, 0) / (total_steps - peak)
-        # `peak` is usually not an integer. The minimum ensures that the steps next to it do not exceed `max_rate`.
+        # Increase linearly until `peak`, then decrease linearly. `peak` is usually not an integer.
         yield max_rate * min(step / peak if step < peak else 1.0, falling, 1.0)

@@ -1,14 +1,11 @@
-"""Fast updates of torch parameters by Thinc's optimizers. `nn/shim.py` calls these functions.
+"""Efficient updates of torch parameters with Thinc's optimizers. `TorchShim` calls these functions.
 
-`apply_row_gradient` updates the rows of an embedding table that a batch uses. A table can have hundreds of thousands of
-rows, of which a batch uses a few hundred, so that the time of a step must not depend on the size of the table.
-`spacy_tener.SGD.v1` can update single rows. For Thinc's optimizers, the used rows and their momentum are gathered,
-updated as a small parameter, and written back (lazy Adam).
+`apply_row_gradient` updates the rows of an embedding table that occur in a batch. The table can have hundreds of
+thousands of rows, but a batch uses only a few hundred. `spacy_tener.SGD.v1` can update single rows. For Thinc's
+optimizers, the rows and their moments are copied to a small parameter, which is updated and written back (lazy Adam).
 
-`step_together` updates many parameters on a GPU at once. Updating a single parameter launches a dozen kernels. For a
-BERT and a batch of 16 texts, these are 2,400 of 3,700 launches in a step of 222 ms, in which the GPU is busy for 13 ms.
-The functions `torch._foreach_*` process many parameters in one launch, and the step takes 112 ms
-(research/results/gpu.md).
+`step_together` updates many parameters on a GPU with few kernel launches, using the functions `torch._foreach_*`. For
+BERT and a batch size of 16, this reduces the time of a training step from 222 ms to 112 ms (research/results/gpu.md).
 """
 
 from __future__ import annotations
@@ -27,16 +24,16 @@ Key = tuple[int, str]
 
 
 def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor) -> None:
-    """Update an embedding table in place.
+    """Update the rows of an embedding table that have a gradient, in place.
 
-    optimizer (Any): An optimizer of Thinc, or a function with the same arguments that collects gradients.
-    key (Key): The id of the shim and the name of the parameter.
+    optimizer (Any): A Thinc optimizer, or a function with the same arguments that only collects gradients.
+    key (Key): The shim's id and the parameter's name.
     table (Tensor): The embedding table. *Shape:* (rows, width)
-    gradient (Tensor): The gradient, sparse and coalesced. *Shape:* (rows, width)
+    gradient (Tensor): The gradient, a sparse and coalesced tensor. *Shape:* (rows, width)
     """
     if not hasattr(optimizer, "mom1"):
-        # `nlp.rehearse` passes a function that collects parameters and gradients for a later step. The number of rows
-        # is part of the key, since the table can grow between such steps.
+        # `nlp.rehearse` passes a function that collects gradients for a later update. The table can have grown before
+        # the next call, so its number of rows is part of the key.
         optimizer((key[0], f"{key[1]}[{len(table)}]"), torch2xp(table), torch2xp(gradient.to_dense()))
         return
     rows = gradient.indices()[0]
@@ -51,18 +48,24 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
 
 @contextlib.contextmanager
 def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
-    """Replace the momentum under `key` by the momentum of the selected rows, and write it back afterwards.
+    """Temporarily replace the moments of an embedding table by those of selected rows.
 
-    The momentum of the complete table is stored under another key.
+    Inside the `with` block, the optimizer only contains the moments of the selected rows. After the block, the updated
+    moments are written back to the moments of the complete table. These are stored under another key.
 
-    rows (Any): Indices of the rows, as an array of the table's device. *Shape:* (rows,)
+    optimizer (Any): A Thinc optimizer.
+    key (Key): The shim's id and the parameter's name.
+    table (Tensor): The embedding table. *Shape:* (rows, width)
+    rows (Any): Indices of the selected rows, as an array on the table's device. *Shape:* (rows,)
     """
     height, width = table.shape
     table_key = (key[0], f"{key[1]}.whole")
-    # Averages of embedding tables are off, since updating them takes time that depends on the size of the table. They
-    # do not improve the scores: on the development set of Weibo, TENER achieves an F1 of 52.1 and 54.0 (two seeds, 5
-    # epochs) with averages of all other parameters, 51.7 and 52.4 with averages of all parameters, and 52.7 and 51.4
-    # without.
+    # Moving averages of embedding tables are disabled. Their update takes time proportional to the size of the table,
+    # and they don't improve the scores. On the development set of Weibo, TENER achieves these F1 scores (two seeds, 5
+    # epochs):
+    # - averages of all parameters except embedding tables: 52.1 and 54.0
+    # - averages of all parameters: 51.7 and 52.4
+    # - no averages: 52.7 and 51.4
     averages, optimizer.averages = optimizer.averages, None
     try:
         for moments in (optimizer.mom1, optimizer.mom2):
@@ -70,7 +73,7 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
             if table_key in moments:
                 missing = height - len(moments[table_key])
                 if missing:
-                    # The table has grown. New rows start with a momentum of zero.
+                    # The table has grown since the last update. The moments of its new rows are zero.
                     pad = get_array_module(moments[table_key]).pad
                     moments[table_key] = pad(moments[table_key], ((0, missing), (0, 0)))
                 moments[key] = moments[table_key][rows].ravel()
@@ -86,17 +89,20 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
 
 
 def is_adam(optimizer: Any) -> bool:
-    """Return True if `step_together` implements the optimizer: Thinc's Adam or `spacy_tener.Adam.v1`, without RAdam."""
+    """Return True if `step_together` supports an optimizer.
+
+    Thinc's Adam and `spacy_tener.Adam.v1` are supported, without RAdam and with decoupled weight decay.
+    """
     if type(optimizer) not in (Optimizer, Adam) or optimizer.use_radam:
         return False
     return optimizer.b1 > 0 and optimizer.b2 > 0 and (optimizer.L2_is_weight_decay or not optimizer.L2)
 
 
 def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gradients: list[Tensor]) -> None:
-    """Update many parameters with Adam, with the same result as calling the optimizer for each parameter.
+    """Update many parameters at once with Adam. The result is the same as with one optimizer call per parameter.
 
-    optimizer (Any): The optimizer, for which `is_adam` is true. Its moments and averages are updated.
-    keys (Sequence[Key]): The id of the shim and the name of each parameter.
+    optimizer (Any): An optimizer for which `is_adam` returns True. Its moments and moving averages are updated.
+    keys (Sequence[Key]): The shim's id and the parameter's name, for each parameter.
     weights (list[Tensor]): The parameters, which are updated in place.
     gradients (list[Tensor]): The gradients, which are overwritten.
     """
@@ -106,6 +112,7 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
         ages.append(optimizer.nr_update[key])
     factors = [optimizer.factor_of(name) if isinstance(optimizer, Adam) else 1.0 for _, name in keys]
     rates = [optimizer.learn_rate * factor for factor in factors]
+    # Clip the gradient norm of each parameter separately, as Thinc does.
     if optimizer.grad_clip:
         norms = torch.stack(torch._foreach_norm(gradients)).clamp(min=1e-12)
         torch._foreach_mul_(gradients, list((optimizer.grad_clip / norms).clamp(max=1.0).unbind()))
@@ -115,16 +122,18 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
     torch._foreach_addcmul_(squares, gradients, gradients, 1 - optimizer.b2)
     roots = torch._foreach_sqrt(squares)
     torch._foreach_add_(roots, optimizer.eps)
-    # The factors of the learning rate correct the bias of moving averages that start at zero (Kingma and Ba, 2015,
-    # section 3).
+    # Bias correction of both moments (Kingma and Ba, 2015, section 3), included in the learning rate.
     steps = [
         -rate * (1 - optimizer.b2**age) ** 0.5 / (1 - optimizer.b1**age) for rate, age in zip(rates, ages, strict=True)
     ]
     torch._foreach_addcdiv_(weights, means, roots, steps)
+    # Decoupled weight decay, as in AdamW.
     if optimizer.L2:
         torch._foreach_mul_(weights, [1 - rate * optimizer.L2 for rate in rates])
     if optimizer.averages is not None:
         averages = _optimizer_states(optimizer.averages, keys, weights, flat=False)
+        # Exponential moving average of the parameters. As in Thinc, its decay increases with the number of updates up
+        # to 0.9999.
         changes = torch._foreach_sub(weights, averages)
         torch._foreach_mul_(changes, [1 - min((1 + age) / (10 + age), 0.9999) for age in ages])
         torch._foreach_add_(averages, changes)
@@ -133,11 +142,12 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
 def _optimizer_states(
     arrays: dict[Key, Any], keys: Sequence[Key], weights: Sequence[Tensor], *, flat: bool = True
 ) -> list[Tensor]:
-    """Return an optimizer's moments or averages of parameters, with the shapes of the parameters. Missing ones are
-    zeros.
+    """Return the moments or moving averages of parameters as tensors with the parameters' shapes.
 
-    arrays (dict[Key, Any]): The moments or averages by key. Missing entries are added.
-    flat (bool): Whether the arrays are one-dimensional, as Thinc stores moments.
+    arrays (dict[Key, Any]): The optimizer's moments or averages. Zeros are added for new parameters.
+    keys (Sequence[Key]): The shim's id and the parameter's name, for each parameter.
+    weights (Sequence[Tensor]): The parameters.
+    flat (bool): Whether `arrays` contains one-dimensional arrays. Thinc flattens moments, but not averages.
     """
     states = []
     for key, weight in zip(keys, weights, strict=True):

@@ -1,11 +1,11 @@
-"""HTML pages that consist of one file, work without a network, and have a consistent colour for each label.
+"""HTML pages that consist of a single file and work without a network.
 
     html = make_page("spacy_tener.review", "review", Heading("Review"), {"texts": [...]}, lang="zh")
 
-The body, style and script of the page are `review.html`, `review.css` and `review.js` in the package. They are inserted
-into `page.html`, together with the data (JSON) and a Content-Security-Policy that allows nothing else. All pages share
-`page.css`, `strings.js` (translations) and `parts.js`, and some share `found.css` and `found.js`. Used for the pages of
-`evaluate`, `explain`, `review`, `suggest` and `export`.
+The body, style and script of a page are files of a package, here `review.html`, `review.css` and `review.js`.
+`make_page` inserts them into `page.html`, together with the data as JSON and a Content-Security-Policy. All pages share
+the files `page.css`, `strings.js` (translations) and `parts.js`. The commands `evaluate`, `explain`, `review`,
+`suggest` and `export` write such pages. A label has the same colour on all pages.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-# Scripts that all pages contain.
+# Scripts that are included in all pages.
 SCRIPTS = ("strings.js", "parts.js")
-# Number of hues for the first labels, which are 45 degrees apart.
+# Number of hues that labels can have. When all hues are in use, the number is doubled.
 FIRST_HUES = 8
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
 @dataclass(frozen=True)
 class Heading:
-    """The heading of a page. `strings.js` can contain translations of the title and the line, but not of the values.
+    """The title of a page and a line of text below it.
 
-    title (str): The title, which may contain names in braces.
-    about (str): The line below the title, which may contain names in braces.
-    values (Mapping[str, str]): The values of the names.
+    The title and the line can be translated in `strings.js`. They can contain placeholders such as `{name}`, whose
+    values are not translated.
+
+    title (str): The title.
+    about (str): The line of text below the title.
+    values (Mapping[str, str]): The values of the placeholders.
     """
 
     title: str
@@ -42,7 +45,7 @@ class Heading:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def to_html(self) -> dict[str, str]:
-        """Return the title and the line as HTML, with values in place of the names."""
+        """Return the title and the line below it as HTML, with the values of the placeholders inserted."""
         return {"title": html.escape(self._filled(self.title)), "about": html.escape(self._filled(self.about))}
 
     def _filled(self, template: str) -> str:
@@ -59,14 +62,15 @@ def make_page(
     parts: Sequence[str] = (),
     workers: bool = False,
 ) -> str:
-    """Return a page that works without a network or a server.
+    """Return an HTML page that works without a network or a server.
 
-    package, name (str): The package with the page's body, style and script, and the stem of their file names.
+    package (str): The package that contains the page's body, style and script.
+    name (str): Name of these three files, without their suffixes.
     heading (Heading): The title of the page.
-    data (Mapping[str, Any]): Data that can be converted to JSON. The script accesses it as `parts.data`.
-    lang (str): The language of the texts, which replaces `{{lang}}` in the body.
-    parts (Sequence[str]): Additional shared styles and scripts of this package, such as `found`.
-    workers (bool): Whether the script may start workers that run WebAssembly.
+    data (Mapping[str, Any]): JSON-serializable data. The page's script accesses the data as `parts.data`.
+    lang (str): Language of the texts, which replaces `{{lang}}` in the page's body.
+    parts (Sequence[str]): Additional shared styles and scripts. For example, `found` adds `found.css` and `found.js`.
+    workers (bool): Whether the script may start web workers that run WebAssembly.
     """
     style, script = _sources(package, name, tuple(parts))
     data = {**data, "heading": asdict(heading)}
@@ -76,20 +80,21 @@ def make_page(
         "policy": page_policy(package, name, parts=parts, workers=workers),
         "style": style,
         "script": script,
-        # `<` is escaped, so that `</script>` in the data cannot end the element.
+        # Escape `<`, so that `</script>` in the data does not end the HTML element.
         "data": json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
     }
     shell = _read(__package__, "page.html").replace("{{body}}", _read(package, f"{name}.html"))
-    # All placeholders are replaced in one pass, so that placeholders in the data are kept.
+    # Replace all placeholders in one pass, so that placeholders in the data are not replaced.
     return _PLACEHOLDER.sub(lambda match: filling[match[1]], shell)
 
 
 def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str] = (), workers: bool = False) -> str:
-    """Return the Content-Security-Policy of a page, which allows only the script and the style of the page, by their
-    hashes.
+    """Return the Content-Security-Policy of a page.
 
-    also (str): Additional sources of scripts and styles, each followed by a space, such as "'self' ".
-    parts, workers: See `make_page`.
+    The policy only allows the page's own style and script, which it identifies by their hashes.
+
+    also (str): Additional sources of styles and scripts, each followed by a space, such as "'self' ".
+    package, name, parts, workers: See `make_page`.
     """
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name, tuple(parts)))
     compute, start = (" 'wasm-unsafe-eval'", "; worker-src blob:") if workers else ("", "")
@@ -101,7 +106,7 @@ def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str]
 
 @lru_cache
 def _sources(package: str, name: str, parts: tuple[str, ...]) -> tuple[str, str]:
-    """Return the style and the script of a page, beginning with the shared parts."""
+    """Return the style and the script of a page. Shared styles and scripts come first."""
     style, script = _read(__package__, "page.css"), "".join(_read(__package__, shared) for shared in SCRIPTS)
     for package_of_part, part in (*((__package__, part) for part in parts), (package, name)):
         style += _read(package_of_part, f"{part}.css")
@@ -118,11 +123,12 @@ def _read(package: str, name: str) -> str:
 
 
 def label_hues(labels: Iterable[str]) -> dict[str, float]:
-    """Return the hue of each label in degrees.
+    """Return a different hue for each label, in degrees.
 
-    A hash of the label determines the preferred hue. If an earlier label has this hue, the next free hue is used. So a
-    label usually has the same colour in all pipelines, and additional labels do not change the hues of earlier labels.
-    If all hues are in use, the hues halfway between them are added. `hue` in parts.js is the same function.
+    A hash of the label determines its preferred hue. If an earlier label already has this hue, the next free hue is
+    used. As a result, most labels have the same colour in all pipelines, and new labels do not change the hues of
+    earlier ones. If all hues are in use, the number of hues is doubled. The function `hue` in parts.js computes the
+    same hues.
 
     labels (Iterable[str]): All labels of a pipeline, in order.
     """
@@ -136,18 +142,18 @@ def label_hues(labels: Iterable[str]) -> dict[str, float]:
 
 
 def _preferred(label: str, n: int) -> list[float]:
-    """Return n equidistant hues, beginning with the preferred hue of a label."""
+    """Return n equidistant hues in degrees, starting with the preferred hue of a label."""
     number = 0
     for char in label:
-        # With these constants, the labels in most common label sets prefer different hues.
+        # The constants of this hash function give different hues to the labels in most common label sets.
         number = (number * 258 + ord(char)) % 65521
     return [(number + i) % n * 360 / n for i in range(n)]
 
 
 def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
-    """Return options for `displacy.render(..., style="ent")` with the colours that labels have on this package's pages.
+    """Return options for `displacy.render(..., style="ent")` with the same label colours as on this package's pages.
 
-    labels (Iterable[str]): All labels of the pipeline. displacy looks up colours by the upper-case label, so that
-        labels that differ only in case share a colour.
+    labels (Iterable[str]): All labels of the pipeline. Since displacy converts labels to upper case, labels that only
+        differ in case get the same colour.
     """
     return {"colors": {label.upper(): f"hsl({hue:g}, 75%, 86%)" for label, hue in label_hues(labels).items()}}

@@ -1,1 +1,1 @@
-"""The spaCy components of this package: `tener_ner`, `lac` and `entity_lists`, and the tokenizers for them."""
+"""The spaCy components `tener_ner`, `lac` and `entity_lists`, and their tokenizers."""

@@ -1,11 +1,11 @@
-"""Entities and probabilities for a batch of texts, computed by the CRF from the emissions of the texts.
+"""Decoding of a batch of texts with the CRF: the best entities, the k best sets of entities, and probabilities.
 
-The classes in this module represent texts, units and labels as indices. `decoding.py` converts the results for a single
-Doc to entities with offsets and labels.
+The results refer to texts, units and labels by their indices. A unit is a token or a character. `decoding.py` converts
+the results for a single Doc to entities with character offsets and labels.
 
-A model with a `depth` above 1 predicts nested entities. It has separate emissions for each depth, and the entities of
-one depth do not overlap. Given the emissions, the depths are independent, so their probabilities can be multiplied. The
-CRF gets one sequence for each depth and text, in the order of the array `(depth, texts)`.
+A model for nested entities has a `depth` above 1. It computes separate emission scores for each nesting depth. The
+entities at one depth do not overlap. The CRF decodes the depths independently, so their probabilities can be
+multiplied. The input of the CRF consists of all texts at depth 0, followed by all texts at depth 1, and so on.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from ..types import AnyFloats, IntArray
 from .tags import Mask
 
 Probabilities = NDArray[np.float64]
-# Spans and their probabilities. *Shape:* (spans,)
+# Spans, and the probability of each span. *Shape:* (spans,)
 ScoredSpans = tuple[EntitySpans, Probabilities]
 NO_SPANS = EntitySpans(*np.empty((4, 0), dtype=np.int64))
-# If the depth is above 1, several label sequences may result in the same set of entities. To find k different sets, k
-# times these numbers of sequences are enumerated, one after the other, until there are enough.
+# With nested entities, several tag sequences can contain the same set of entities. To find k sets, `k_best` searches
+# for k tag sequences, then for 4 * k and 16 * k until there are enough sets.
 _SEQUENCES_PER_SET = (1, 4, 16)
 
 
 class RankedEntities(NamedTuple):
-    """One of the k best sets of entities of a text.
+    """One of a text's k best sets of entities.
 
-    log_probability (float): Logarithm of the probability of the set.
-    spans (EntitySpans): The entities, sorted.
-    probabilities (Probabilities): Marginal probability of each entity, in this set or any other. *Shape:* (entities,)
+    log_probability (float): Log probability of the set.
+    spans (EntitySpans): The entities, in text order.
+    probabilities (Probabilities): Marginal probability of each entity, over all possible sets. *Shape:* (entities,)
     """
 
     log_probability: float
@@ -52,19 +52,20 @@ class RankedEntities(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BatchDecoding:
-    """The results of the CRF for a batch of texts. Each result is computed for all texts together when it is first
-    needed.
+    """The entities and probabilities that the CRF computes for a batch of texts.
 
-    In all results, `EntitySpans.sequence` is the index of the text.
+    Each result is computed on first access, for all texts of the batch. In all results, `EntitySpans.sequence` is the
+    index of the text. A unit is a token or a character.
 
     crf (PathScorer): The CRF.
-    emissions (AnyFloats): Emissions of all texts, concatenated. *Shape:* (depth, units, tags)
-    lengths (list[int]): The number of units in each text.
-    allowed (Mask | None): The tags that the CRF may choose, or None for all tags. *Shape:* (depth, units, tags)
-    temperature (float): Divisor of all scores of the CRF when probabilities are computed. The best label sequence does
-        not depend on it.
-    _k_best (dict[int, list[list[RankedEntities]]]): Cached results of `k_best` by k.
-    _candidates (dict[float, list[ScoredSpans]]): Cached results of `candidates` by minimum probability.
+    emissions (AnyFloats): Emission scores for all texts, concatenated. *Shape:* (depth, units, tags)
+    lengths (list[int]): Number of units in each text.
+    allowed (Mask | None): Mask that marks the allowed tags for each unit. None allows all tags. *Shape:* (depth, units,
+        tags)
+    temperature (float): Temperature for calibrated probabilities. All scores are divided by it. The best tag sequence
+        does not depend on the temperature.
+    _k_best (dict[int, list[list[RankedEntities]]]): Cache for `k_best`. The key is k.
+    _candidates (dict[float, list[ScoredSpans]]): Cache for `candidates`. The key is the minimum probability.
     """
 
     crf: PathScorer
@@ -88,22 +89,22 @@ class BatchDecoding:
 
     @cached_property
     def offsets(self) -> IntArray:
-        """Index of the first unit of each text in the concatenated units. *Shape:* (texts,)"""
+        """Index of each text's first unit in the concatenated texts. *Shape:* (texts,)"""
         return starts(np.asarray(self.lengths, dtype=np.int64))
 
     @cached_property
     def text_of_unit(self) -> IntArray:
-        """Index of the text of each unit. *Shape:* (units,)"""
+        """Index of the text that contains each unit. *Shape:* (units,)"""
         return np.repeat(np.arange(self.n_texts), self.lengths)
 
     @cached_property
     def sequences(self) -> IntArray:
-        """Index of the CRF's sequence for each depth and text. *Shape:* (depth, texts)"""
+        """Index of the CRF's input sequence for each depth and text. *Shape:* (depth, texts)"""
         return np.arange(self.depth * self.n_texts).reshape(self.depth, self.n_texts)
 
     @property
     def _sequence_emissions(self) -> AnyFloats:
-        """The emissions of the CRF's sequences, concatenated. *Shape:* (depth * units, tags)"""
+        """Emission scores for all texts at all depths, concatenated. *Shape:* (depth * units, tags)"""
         return self.emissions.reshape(-1, self.crf.layout.n_tags)
 
     @property
@@ -116,19 +117,25 @@ class BatchDecoding:
 
     @cached_property
     def forward_backward(self) -> ForwardBackward:
-        """Forward and backward scores of the CRF's sequences."""
+        """Forward and backward scores for all texts at all depths."""
         return self.crf.forward_backward(
             self._sequence_emissions, self._sequence_lengths, self._sequence_allowed, temperature=self.temperature
         )
 
     @cached_property
     def best(self) -> EntitySpans:
-        """The entities of the best label sequence of each text, sorted. Outer entities come before those inside."""
+        """The entities in the best tag sequence of each text.
+
+        They are sorted by text and position. Outer entities come before the entities that they contain.
+        """
         tags = self.crf.decode(self._sequence_emissions, self._sequence_lengths, self._sequence_allowed)
         return merge_depths([self._entities(tags_at_depth) for tags_at_depth in tags.reshape(self.depth, -1)])
 
     def _entities(self, tags: IntArray) -> EntitySpans:
-        """Return the entities of all texts at one depth. *Shape:* (units,)"""
+        """Convert the tags of all texts at one depth to entities.
+
+        tags (IntArray): Tags of all texts, concatenated. *Shape:* (units,)
+        """
         start, end, label = self.crf.layout.decode(tags)
         text = self.text_of_unit[start]
         offset = self.offsets[text]
@@ -136,32 +143,39 @@ class BatchDecoding:
 
     @cached_property
     def best_probabilities(self) -> Probabilities:
-        """The probability of each of the best entities. *Shape:* (entities,)"""
+        """Marginal probability of each entity in `best`. *Shape:* (entities,)"""
         return self.probabilities(self.best)
 
     @cached_property
     def best_by_text(self) -> list[ScoredSpans]:
-        """The best entities of each text, and their probabilities."""
+        """The entities in `best` and their marginal probabilities, as a separate list item for each text."""
         return self._split(self.best, self.best_probabilities)
 
     def probabilities(self, spans: EntitySpans) -> Probabilities:
-        """Return the marginal probability that each span is an entity at any depth. *Shape:* (spans,)"""
+        """Return the marginal probability of each span.
+
+        This is the probability that the span is an entity with its label, at any depth.
+
+        spans (EntitySpans): Labelled spans, which do not have to be in `best`.
+        RETURNS (Probabilities): *Shape:* (spans,)
+        """
         probabilities = np.zeros(spans.label.size)
         for sequences in self.sequences:
             at_depth = span_marginals(self.forward_backward, spans._replace(sequence=sequences[spans.sequence])).clip(
                 0.0, 1.0
             )
-            # Depths are independent: P(A or B) = P(A) + (1 - P(A)) P(B).
+            # P(A or B) = P(A) + (1 - P(A)) P(B), where A is an entity at the previous depths, and B at this depth. The
+            # depths are independent.
             probabilities += (1.0 - probabilities) * at_depth
         return probabilities
 
     def empty_probabilities(self, text: int, starts: IntArray, ends: IntArray) -> Probabilities:
-        """Return the probability that parts of a text contain no entity at any depth, not even a part of one.
+        """Return the probability that all units of a segment are O, at all depths.
 
-        text (int): Index of the text.
-        starts (IntArray): First unit of each part. *Shape:* (parts,)
-        ends (IntArray): One past the last unit of each part. *Shape:* (parts,)
-        RETURNS (Probabilities): *Shape:* (parts,)
+        text (int): Index of the text that contains the segments.
+        starts (IntArray): Each segment's first unit in the text. *Shape:* (segments,)
+        ends (IntArray): Each segment's last unit in the text, plus 1. *Shape:* (segments,)
+        RETURNS (Probabilities): *Shape:* (segments,)
         """
         probabilities = np.ones(starts.size)
         if not starts.size:
@@ -171,10 +185,13 @@ class BatchDecoding:
         return probabilities
 
     def candidates(self, minimum: float) -> list[ScoredSpans]:
-        """Return all spans of each text whose probability is at least `minimum`, in no particular order."""
+        """Return all possible entities of each text whose marginal probability is at least `minimum`.
+
+        They are in no particular order.
+        """
         if minimum not in self._candidates:
-            # A span whose probability is at least `minimum` has at least the probability `minimum / depth` at one of
-            # the depths.
+            # Union bound: if the probability of a span is at least `minimum`, the probability at one of the depths is
+            # at least `minimum / depth`.
             spans, probabilities = probable_spans(self.forward_backward, minimum / self.depth)
             if self.depth > 1:
                 _, text = np.unravel_index(spans.sequence, self.sequences.shape)
@@ -188,13 +205,15 @@ class BatchDecoding:
         return self._candidates[minimum]
 
     def k_best(self, k: int) -> list[list[RankedEntities]]:
-        """Return the k best sets of entities of each text, or fewer if there are fewer.
+        """Return the k best sets of entities for each text.
 
-        The sets are ranked by their most probable label sequence, so the first set is always `best`. With a depth of 1,
-        each set has exactly one label sequence. With a higher depth, a set may have several label sequences, since an
-        entity may be predicted at different depths. The probability of a set is then the sum over the label sequences
-        that were enumerated. This is a lower bound, and it may be larger than the probability of a set with a better
-        rank. To find k different sets, up to `16 * k` label sequences are enumerated.
+        The sets are ranked by their best tag sequence, so the first set is the same as in `best`. With nested entities,
+        several tag sequences can contain the same set, because an entity can be at different depths. The probabilities
+        of these tag sequences are summed. Since at most `16 * k` tag sequences are searched, the sum is a lower bound
+        of the set's probability. So a set can be more probable than a set before it.
+
+        k (int): Maximum number of sets per text. A short text can have fewer possible sets.
+        RETURNS (list[list[RankedEntities]]): The sets of each text, best first.
         """
         if k not in self._k_best:
             ranked = self._best_sets(k)
@@ -208,7 +227,7 @@ class BatchDecoding:
         return self._k_best[k]
 
     def _best_sets(self, k: int) -> list[list[tuple[EntitySpans, float]]]:
-        """Return up to k different sets of entities of each text with their log-probabilities."""
+        """Return up to k different sets of entities for each text, with their log probabilities."""
         emissions = self._sequence_emissions.astype(np.float64)
         ranked: list[list[tuple[EntitySpans, float]]] = []
         for n_sequences in [k] if self.depth == 1 else [k * n for n in _SEQUENCES_PER_SET]:
@@ -218,6 +237,7 @@ class BatchDecoding:
                 combinations = best_combinations([paths[sequence] for sequence in sequences], n_sequences)
                 sets = self._merge_by_set(text, combinations)
                 ranked.append(sets[:k])
+                # A text is complete if it has k sets, or if it has no further tag sequences.
                 is_complete &= len(sets) >= k or len(combinations) < n_sequences
             if is_complete:
                 break
@@ -226,11 +246,13 @@ class BatchDecoding:
     def _merge_by_set(
         self, text: int, combinations: Sequence[tuple[float, tuple[IntArray, ...]]]
     ) -> list[tuple[EntitySpans, float]]:
-        """Merge label sequences with the same set of entities. Return the sets with the logarithm of their summed
-        probabilities, in the order of their best label sequences.
+        """Merge tag sequences that contain the same set of entities, and sum their probabilities.
 
-        combinations (Sequence[tuple[float, tuple[IntArray, ...]]]): Score of each label sequence, and its tags at each
-            depth.
+        text (int): Index of the text.
+        combinations (Sequence[tuple[float, tuple[IntArray, ...]]]): Score of each tag sequence, and its tags at each
+            depth, best first.
+        RETURNS (list[tuple[EntitySpans, float]]): The sets with their log probabilities, ranked by their best tag
+            sequence.
         """
         sets: dict[tuple[bytes, ...], tuple[EntitySpans, float]] = {}
         for score, tags_by_depth in combinations:
@@ -245,34 +267,43 @@ class BatchDecoding:
 
     @cached_property
     def outside(self) -> list[Probabilities]:
-        """The probability that a unit is not part of an entity at any depth, and the probability that no entity
-        continues from the unit before.
+        """Probabilities that units and the gaps before them are outside of entities, for each text. *Shape:* (units, 2)
+        each
 
-        *Shape:* (units, 2) for each text
+        The first column is the probability that the unit is O at all depths. The second column is the probability that
+        no entity contains both the unit and the previous unit.
         """
         layout, marginals = self.crf.layout, self.forward_backward.marginals().astype(np.float64)
         is_outside = marginals[:, layout.outside]
+        # An entity continues from the previous unit if the unit's tag is I or E.
         is_boundary = (1.0 - marginals[:, layout.continuers].sum(axis=1)).clip(0.0, 1.0)
         by_depth = np.stack([is_outside, is_boundary], axis=1).reshape(self.depth, -1, 2)
         return np.split(by_depth.prod(axis=0), self.offsets[1:])
 
     @cached_property
     def entropies(self) -> list[float]:
-        """The entropy of the distribution over all label sequences of each text, in nats."""
+        """Entropy of the distribution over all tag sequences of each text, in nats."""
         return self._sum_depths(entropy(self.forward_backward))
 
     @cached_property
     def log_partitions(self) -> list[float]:
-        """The log-partition function of each text."""
+        """Log-partition function of each text, summed over all depths."""
         return self._sum_depths(self.forward_backward.log_partition())
 
     def _sum_depths(self, values: AnyFloats) -> list[float]:
-        """Sum the values of the CRF's sequences for each text. *Shape:* (depth * texts,) to (texts,)"""
+        """Sum values of each text over all depths.
+
+        values (AnyFloats): A value for each text at each depth. *Shape:* (depth * texts,)
+        RETURNS (list[float]): *Shape:* (texts,)
+        """
         sums: list[float] = values.reshape(self.depth, self.n_texts).sum(axis=0).tolist()
         return sums
 
     def slices(self, spans: EntitySpans) -> list[slice]:
-        """Return the slice of each text's spans, which are sorted by text."""
+        """Return the slice of each text's spans in an array with the spans of all texts.
+
+        spans (EntitySpans): The spans of all texts, sorted by text.
+        """
         ends = np.searchsorted(spans.sequence, np.arange(self.n_texts), side="right").tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -281,10 +312,14 @@ class BatchDecoding:
 
 
 def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> list[tuple[float, tuple[IntArray, ...]]]:
-    """Return the k combinations of one label sequence for each depth with the highest sums of scores, best first.
+    """Return the k best combinations of tag sequences, with one tag sequence for each depth.
 
-    paths_by_depth (Sequence[list[ScoredPath]]): For each depth, the k best label sequences of a text.
-    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): The score of each combination, and its tags at each depth.
+    The score of a combination is the sum of its tag sequences' scores.
+
+    paths_by_depth (Sequence[list[ScoredPath]]): For each depth, the k best tag sequences of a text.
+    k (int): Maximum number of combinations.
+    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): The score of each combination, and its tags at each depth, best
+        first.
     """
     best: list[tuple[float, tuple[IntArray, ...]]] = [(0.0, ())]
     for paths in paths_by_depth:
@@ -292,24 +327,35 @@ def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> lis
             (score + path_score, (*tags, path_tags))
             for (score, tags), (path_score, path_tags) in itertools.product(best, paths)
         )
+        # Scores are summed over depths, so only the k best combinations of the previous depths have to be extended.
         best = heapq.nlargest(k, sums, key=lambda combination: combination[0])
     return best
 
 
 def merge_depths(levels: Sequence[EntitySpans]) -> EntitySpans:
-    """Return the entities of all depths, each once, sorted by text. Outer entities come before those inside."""
+    """Merge the entities of all depths, without duplicates.
+
+    They are sorted by text and position. Outer entities come before the entities that they contain.
+    """
     return levels[0] if len(levels) == 1 else sort_unique(join_spans(levels))
 
 
 def sort_unique(spans: EntitySpans) -> EntitySpans:
-    """Return each different span once, sorted by text, with outer spans before those inside."""
+    """Sort spans by text and position, and remove duplicates.
+
+    Outer spans come before the spans that they contain.
+    """
+    # `np.unique` also sorts. With negative ends, the longer of two spans with the same start comes first.
     rows = np.unique(np.stack([spans.sequence, spans.start, -spans.end, spans.label]), axis=1)
     text, start, negative_end, label = rows
     return EntitySpans(text, start, -negative_end, label)
 
 
 def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding:
-    """Return the decoding of empty texts. It uses a CRF whose weights are 0, so the model need not be initialized."""
+    """Return a `BatchDecoding` of empty texts.
+
+    Its CRF has weights of 0, so that the model does not have to be initialized.
+    """
     n_open = 2 * n_labels + 1
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
     start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
@@ -318,10 +364,10 @@ def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding
 
 
 def select_spans(spans: EntitySpans, rows: slice | IntArray | Mask) -> EntitySpans:
-    """Select spans by index or mask."""
+    """Select spans by slice, index or mask."""
     return EntitySpans(*(column[rows] for column in spans))
 
 
 def join_spans(parts: Sequence[EntitySpans]) -> EntitySpans:
-    """Concatenate columns of spans."""
+    """Concatenate several `EntitySpans`."""
     return EntitySpans(*(np.concatenate(columns) for columns in zip(NO_SPANS, *parts, strict=True)))

@@ -1,5 +1,4 @@
-"""The base class of `lac` and `entity_lists`, the components without a Thinc model. They process Docs in batches, and
-are saved as a single file."""
+"""`BatchPipe`, the base class of the components `lac` and `entity_lists`, which have no Thinc model."""
 
 from __future__ import annotations
 
@@ -19,9 +18,9 @@ from ..requirements import save_requirements
 
 
 class BatchPipe(Pipe):
-    """Base class of components that process Docs in batches.
+    """Base class of components that process Docs in batches and are saved as a single file.
 
-    file (str): Name of the file when the component is saved.
+    file (str): Name of this file.
     """
 
     file = ""
@@ -31,15 +30,15 @@ class BatchPipe(Pipe):
 
     @abstractmethod
     def set_annotations(self, docs: Sequence[Doc]) -> None:
-        """Write the annotation of a batch of Docs."""
+        """Set the component's annotations on a batch of Docs."""
 
     @abstractmethod
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return the data of the component as bytes."""
+        """Serialize the component's data."""
 
     @abstractmethod
     def load(self, data: bytes) -> None:
-        """Load the bytes that `to_bytes` returned."""
+        """Load data that `to_bytes` serialized."""
 
     def __call__(self, doc: Doc) -> Doc:
         self.set_annotations([doc])
@@ -56,18 +55,18 @@ class BatchPipe(Pipe):
                 on_error(self.name, self, docs, error)
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
-        """Load the bytes that `to_bytes` returned. Errors name the component."""
+        """Load data that `to_bytes` serialized. Error messages contain the component's name."""
         with wrap_load_errors(self.name, "bytes"):
             self.load(data)
         return self
 
     def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
-        """Save the component to a file in a directory."""
+        """Save the component's data as a file in a directory."""
         write_bytes(Path(path) / self.file, self.to_bytes())
         save_requirements(Path(path), [self])
 
     def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Self:
-        """Load the component from a directory that `to_disk` wrote."""
+        """Load the component from a directory that `to_disk` created."""
         with wrap_load_errors(self.name, str(path)):
             self.load((Path(path) / self.file).read_bytes())
         return self

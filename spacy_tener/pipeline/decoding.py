@@ -1,11 +1,11 @@
-"""What a `tener_ner` computes for one text: best entities, k best label sequences, and exact probabilities.
+"""Results of `tener_ner` for a single text: entities, the k best sets of entities, and exact probabilities.
 
 `pipe.decode(docs)` yields a `Decoding` for each Doc:
 
     for decoding in nlp.get_pipe("tener_ner").decode([nlp.make_doc("王小明去了上海")]):
         print(decoding.entities, decoding.k_best(3))
 
-`batch_decoding.py` has the numerical part.
+`batch_decoding.py` computes these results for batches of texts.
 """
 
 from __future__ import annotations
@@ -32,13 +32,11 @@ from .units import MISSING, DocView
 
 @dataclass(frozen=True)
 class LabelSequence:
-    """One possible set of entities of a whole text.
+    """One possible set of entities in a text, which `Decoding.k_best` returns.
 
-    probability (float): Probability of the set. If the model finds nested entities, it is a lower bound: see
-        `BatchDecoding.k_best`.
-    entities (list[FoundEntity]): The entities. The probability of an entity is its marginal probability, not the
-        probability of this set.
-    log_probability (float): Logarithm of `probability`, which underflows to 0 for long texts.
+    probability (float): The set's probability. For nested entities, this is a lower bound (see `BatchDecoding.k_best`).
+    entities (list[FoundEntity]): The entities with their marginal probabilities.
+    log_probability (float): Logarithm of `probability`, which can underflow to 0 for long texts.
     """
 
     probability: float
@@ -48,9 +46,9 @@ class LabelSequence:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Marginal probabilities over all label sequences of a text.
+    """Marginal probabilities of all possible entities in a text, which `Decoding.marginals` returns.
 
-    entities (list[FoundEntity]): Spans that may be entities. They may exclude each other.
+    entities (list[FoundEntity]): Possible entities with their marginal probabilities. They can overlap.
     outside (Probabilities): Probability that a character of `doc.text` is not part of an entity. *Shape:* (characters,)
     """
 
@@ -60,18 +58,20 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decoding:
-    """The model's results for one text. They are computed when they are first needed, without another run of the model.
+    """The results of `tener_ner` for one text: entities, alternatives and probabilities.
 
-    All probabilities are exact, and conditional on the entities that the Doc already had: these are part of every
-    result, with the probability 1. Offsets are in characters of the text. The Doc is not changed. Use a decoding before
-    a later component merges or splits tokens of the Doc.
+    Each result is computed on first access, without running the model again. The Doc is not changed.
 
-    view (DocView): The Doc as units of the model: tokens or characters.
-    labels (tuple[str, ...]): The entity types of the model.
+    Existing entities, which are in `doc.ents` before decoding, are part of every result. Their probability is 1, and
+    all other probabilities are conditional on the existing entities. Probabilities are exact, and offsets are character
+    offsets. Use the results before another component merges or splits tokens of the Doc.
+
+    view (DocView): The Doc's units, which are tokens or characters.
+    labels (tuple[str, ...]): The labels of the model.
     batch (BatchDecoding): The results for the batch that contains this text.
     index (int): Index of this text in the batch.
-    spans_key (str | None): Key of `doc.spans` with the nested entities of an annotation.
-    existing (tuple[FoundEntity, ...]): Existing entities: those that the Doc already had, such as matches of a list.
+    spans_key (str | None): Key of `doc.spans` with nested gold entities.
+    existing (tuple[FoundEntity, ...]): The existing entities.
     """
 
     view: DocView
@@ -91,20 +91,22 @@ class Decoding:
 
     @property
     def entities(self) -> list[FoundEntity]:
-        """The entities of the best label sequence with their probabilities, in the order of the text."""
+        """The entities of the best tag sequence with their marginal probabilities, in text order."""
         return self._found(*self.batch.best_by_text[self.index])
 
     @property
     def entropy(self) -> float:
-        """Entropy of the distribution over all label sequences, in nats: 0 if only one is possible, and the higher, the
-        more uncertain the model is."""
+        """Entropy of the distribution over all tag sequences, in nats.
+
+        The entropy is 0 if only one tag sequence is possible. It increases with the model's uncertainty.
+        """
         return self.batch.entropies[self.index]
 
     @property
     def allowed(self) -> Mask:
-        """The tags that the model may give to each unit, first those of all units at the first depth.
+        """Mask that marks the allowed tags for each unit. *Shape:* (depth * units, tags)
 
-        *Shape:* (depth * units, tags)
+        In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
         """
         n_tags = self.batch.crf.layout.n_tags
         if self.batch.allowed is None:
@@ -113,23 +115,26 @@ class Decoding:
 
     @property
     def emissions(self) -> AnyFloats:
-        """The scores of the tags, first those of all units at the first depth. *Shape:* (depth * units, tags)"""
+        """Emission scores for each unit. *Shape:* (depth * units, tags)
+
+        In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
+        """
         return self.batch.emissions[:, self._units].reshape(-1, self.batch.crf.layout.n_tags)
 
     @property
     def _units(self) -> slice:
-        """The units of this text in the batch."""
+        """Slice with this text's units in the batch."""
         first = int(self.batch.offsets[self.index])
         return slice(first, first + len(self.view))
 
     def probabilities(self, spans: Iterable[Span | EntityOffsets]) -> list[float]:
-        """Return the probability that each span is an entity of its label.
+        """Return the probability that each span is an entity with the given label.
 
-        spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or the start and end in characters of the
-            text, and the label.
-        RETURNS (List[float]): The probabilities. The probability of an existing entity is 1. It is 0 for a span that
-            the model cannot find, because it has another label or, in the view `tokens`, because it does not consist
-            of whole tokens.
+        spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or tuples of two character offsets and a
+            label.
+        RETURNS (List[float]): The marginal probabilities. The probability is 1 for existing entities. It is 0 for spans
+            that the model can't predict: if the model has no such label, or if a token-based model gets a span that
+            does not align with tokens.
         """
         offsets = [offsets_of(span) if isinstance(span, Span) else span for span in spans]
         size, rows = len(self.doc.text), dict[int, tuple[int, ...]]()
@@ -146,12 +151,12 @@ class Decoding:
         return [1.0 if span in existing else p for span, p in zip(offsets, probabilities.tolist(), strict=True)]
 
     def k_best(self, k: int = 5) -> list[LabelSequence]:
-        """Return the k best sets of entities of the whole text, best first; fewer if there are fewer.
+        """Return the k best sets of entities in the text, best first.
 
-        They are ranked by their best label sequence, so the first one has the same entities as `entities`.
+        The sets are ranked by their best tag sequence. The first set contains the same entities as `entities`.
 
-        k (int): Maximum number of sets.
-        RETURNS (List[LabelSequence]): The sets of entities. An empty text has one, without entities.
+        k (int): Maximum number of sets. A short text can have fewer possible sets.
+        RETURNS (List[LabelSequence]): The sets of entities. An empty text has a single set without entities.
         """
         return [
             LabelSequence(
@@ -163,12 +168,14 @@ class Decoding:
         ]
 
     def alternatives(self, n: int = 3, minimum: float = 0.01) -> list[list[FoundEntity]]:
-        """Return alternatives to each entity: probable spans that overlap with it but are not found, because they have
-        other boundaries or another label.
+        """Return alternatives to each predicted entity.
 
-        n (int): Maximum number of alternatives to an entity.
+        An alternative is a span that overlaps with the entity and has other boundaries or another label. It is not one
+        of the predicted entities itself.
+
+        n (int): Maximum number of alternatives per entity.
         minimum (float): Minimum probability of an alternative. It must be above 0.
-        RETURNS (List[List[FoundEntity]]): For each of `entities`, the alternatives, most probable first.
+        RETURNS (List[List[FoundEntity]]): The alternatives to each of `entities`, most probable first.
         """
         _check_minimum(minimum, "an alternative")
         found = self.entities
@@ -184,35 +191,40 @@ class Decoding:
         return alternatives
 
     def marginals(self, minimum: float = 0.05) -> Marginals:
-        """Return the probabilities of all possible entities, and the probability that a character is outside of them.
+        """Return the marginal probabilities of all possible entities.
 
         minimum (float): Minimum probability of an entity. It must be above 0.
-        RETURNS (Marginals): The possible entities, and the probability of each character to be outside.
+        RETURNS (Marginals): The possible entities, and the probability that each character is not part of an entity.
         """
         _check_minimum(minimum, "an entity")
         outside = self.batch.outside[self.index]
         if self.existing:
             outside = outside.copy()
             for entity in self.existing:
+                # No unit of an existing entity can be O, and no entity boundary is possible inside.
                 start, end = self._units_of(entity)
                 outside[start:end, 0] = outside[start + 1 : end, 1] = 0.0
         found = self._found(*self.batch.candidates(minimum)[self.index])
         return Marginals(found, _by_character(self.view, outside))
 
     def likelihood(self, reference: Doc) -> float:
-        """Return the probability of a gold annotation as a whole, summed over all label sequences that agree with it.
+        """Return the probability of a gold annotation.
 
-        reference (Doc): The same text with gold entities, whose labels are the component's or those of existing
-            entities. Tokens with missing annotation may have any tag.
-        RETURNS (float): The probability. It is 0 if no allowed label sequence agrees, for example because a gold entity
-            crosses a known sentence start, or if an existing entity is not annotated.
+        This is the total probability of all tag sequences that match the gold annotation. Tokens with missing
+        annotation match any tag.
+
+        reference (Doc): The same text with gold entities. Their labels must be labels of the component or of existing
+            entities.
+        RETURNS (float): The probability. It is 0 if no allowed tag sequence matches, for example because a gold entity
+            crosses the start of a sentence in the Doc. It is also 0 if an existing entity is not annotated.
         """
         return likelihoods([self], [reference])[0]
 
     def agreeing(self, reference: Doc) -> Mask:
-        """Return the allowed tags that agree with a gold annotation, in the order of `allowed`.
+        """Return a mask of allowed tags that match a gold annotation.
 
-        *Shape:* (depth * units, tags)
+        reference (Doc): The same text with gold entities.
+        RETURNS (Mask): The mask, with rows in the same order as in `allowed`. *Shape:* (depth * units, tags)
         """
         outer, *inner = split_reference(reference, self.spans_key, self.batch.depth)
         outer, is_contradicted = self._without_existing(outer)
@@ -222,8 +234,11 @@ class Decoding:
         return agreeing_tags(tags, None, self.batch.crf.layout) & self.allowed & (not is_contradicted)
 
     def _without_existing(self, reference: Doc) -> tuple[Doc, bool]:
-        """Return a gold annotation with missing annotation in place of existing entities, and whether it contradicts
-        these."""
+        """Return a gold annotation in which the tokens of existing entities have missing annotation.
+
+        reference (Doc): The same text with gold entities.
+        RETURNS (tuple[Doc, bool]): The changed annotation, and whether the original one contradicts an existing entity.
+        """
         if not self.existing:
             return reference, False
         annotated = set(map(offsets_of, reference.ents))
@@ -240,7 +255,13 @@ class Decoding:
         return self.view.unit_span(entity.start, entity.end) or (0, 0)
 
     def _found(self, spans: EntitySpans, probabilities: Probabilities) -> list[FoundEntity]:
-        """Return entities of this text and the existing entities, each once, in the order of the text."""
+        """Convert spans to entities with character offsets, and add the existing entities.
+
+        The result has no duplicates and is sorted by position.
+
+        spans (EntitySpans): Entities of this text, with indices of units.
+        probabilities (Probabilities): Marginal probability of each entity. *Shape:* (entities,)
+        """
         columns = spans.start.tolist(), spans.end.tolist(), spans.label.tolist(), probabilities.tolist()
         found = [
             FoundEntity(*self.view.char_span(start, end), self.labels[label], probability)
@@ -253,7 +274,14 @@ class Decoding:
 
 
 def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> list[float]:
-    """Return `Decoding.likelihood` of several texts, with one pass of the CRF for each batch."""
+    """Return the probabilities of several gold annotations.
+
+    The result is the same as that of `Decoding.likelihood` for each text. This function is faster, because it runs the
+    CRF once for all texts of a batch.
+
+    decodings (Sequence[Decoding]): The results of `tener_ner` for each text.
+    references (Sequence[Doc]): The same texts with gold entities.
+    """
     found: list[float] = []
     pairs = zip(decodings, references, strict=True)
     for batch, group in itertools.groupby(pairs, lambda pair: pair[0].batch):
@@ -263,6 +291,8 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
         lengths = [len(decoding.view) for decoding, _ in texts for _ in range(batch.depth)]
         partitions = np.array([batch.log_partitions[decoding.index] for decoding, _ in texts])
         forward_backward = batch.crf.forward_backward(emissions, lengths, agreeing, temperature=batch.temperature)
+        # The probability is Z(matching) / Z(allowed), where Z is the partition function over the matching or allowed
+        # tag sequences.
         agreeing_partitions = forward_backward.log_partition().reshape(len(texts), batch.depth).sum(axis=1)
         found += np.nan_to_num(np.exp(agreeing_partitions - partitions)).clip(0.0, 1.0).tolist()
     return found
@@ -274,9 +304,12 @@ def _check_minimum(minimum: float, what: str) -> None:
 
 
 def _by_character(view: DocView, values: Probabilities) -> Probabilities:
-    """Return the value of each character: that of its unit, or of the gap before a unit.
+    """Convert the probabilities of units, and of the gaps between units, to probabilities of characters.
 
-    values (Probabilities): Values of units and of the gaps before them. *Shape:* (units, 2)
+    Characters that are part of no unit, such as white space, get the probability of the gap.
+
+    view (DocView): The Doc's units, which are tokens or characters.
+    values (Probabilities): Probability for each unit, and for the gap before the unit. *Shape:* (units, 2)
     RETURNS (Probabilities): *Shape:* (characters,)
     """
     begins, sizes = view.char_extents().T

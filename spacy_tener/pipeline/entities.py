@@ -1,21 +1,20 @@
-"""The record of the entities in a Doc: the only place that stores all of them, with exact character offsets.
+"""The entity record of a Doc, a list that stores all of its entities with exact character offsets.
 
-`doc.ents` cannot store nested entities, entities that share a token, or entities that begin or end within a token.
-Therefore the components of this package (`tener_ner`, `lac`, `entity_lists`) also add their entities to a list, the
-*record*, and write `doc.ents` and the documented span groups from it:
+`doc.ents` cannot store entities that overlap, or entities that begin or end within a token. So `tener_ner`, `lac` and
+`entity_lists` store their entities in the entity record, and derive `doc.ents` and span groups from it:
 
     tokens               张三 在 北京大学医学院
-    record               张三 PER    北京大学医学院 ORG (depth 0)   北京大学 ORG (depth 1)   北京 GPE (depth 2)
+    entity record        张三 PER    北京大学医学院 ORG (depth 0)   北京大学 ORG (depth 1)   北京 GPE (depth 2)
     doc.ents             张三 PER    北京大学医学院 ORG             only the longest, aligned to tokens
     spans[spans_key]     all entities that align with tokens, and their probabilities
     spans[chars_key]     all entities, and their character offsets (only with `view = "characters"`)
 
-The record is an attribute of the span group `doc.spans["tener_entities"]`, because spaCy keeps span groups and their
-attributes in `DocBin`, `to_bytes`, `to_disk`, `pickle` and `copy`, and in the processes of `nlp.pipe`. It consists of
-plain numbers and strings, which stay valid if tokens are merged or a memory zone of the vocabulary ends.
+The entity record is an attribute of the span group `doc.spans["tener_entities"]`. spaCy preserves this attribute when a
+Doc is copied, serialized, or passed between processes. The entity record consists of plain numbers and strings. They
+stay valid if tokens are merged or a memory zone of the vocabulary ends.
 
-`add_entities` extends the record. `read_entities` returns the entities of a Doc: everything that shows, scores,
-suggests or exports entities calls it.
+`add_entities` adds entities to the record, and `read_entities` returns all entities of a Doc. All tools that display,
+score or export entities call `read_entities`.
 """
 
 from __future__ import annotations
@@ -34,22 +33,24 @@ from .nesting import nesting_depths
 from .settings import NERSettings
 from .units import BEGIN, DocView
 
-# Key of `doc.spans` for the group that contains the record, as an attribute of the same name. The group has no spans.
+# Key of the span group that stores the entity record, and name of the attribute. The span group itself is empty.
 RECORD_KEY = "tener_entities"
 
-# Attribute of a span group: probability of each span, as `spancat` writes it.
+# Name of the span group attribute with the probability of each span, as in `spancat`.
 SCORES = "scores"
 
-# Attribute that marks the groups written from the record, to distinguish them from groups of other components.
+# Name of the attribute that marks span groups derived from the entity record. Span groups of other components don't
+# have it.
 _WRITTEN_FROM = "written_from"
 
 
 @dataclass(frozen=True)
 class FoundEntity:
-    """An entity that a pipeline found in a text.
+    """An entity that a pipeline has predicted in a text.
 
-    start, end (int): Character offsets in `doc.text`, whatever the tokens are.
-    probability (float | None): None if the component computes no probabilities.
+    start, end (int): Character offsets in `doc.text`, which need not align with tokens.
+    label (str): The label.
+    probability (float | None): Marginal probability. None if the component does not compute probabilities.
     """
 
     start: int
@@ -59,22 +60,26 @@ class FoundEntity:
 
     @property
     def offsets(self) -> EntityOffsets:
-        """Start, end and label."""
+        """Start, end and label of the entity."""
         return self.start, self.end, self.label
 
 
 class RecordedEntity(NamedTuple):
-    """An entity in the record of a Doc. A tuple, since one is made and stored for each entity of each text.
+    """An entity in the entity record of a Doc.
 
-    start, end (int): Character offsets in `doc.text`, whatever the tokens are.
-    probability (float | None): None if the component computes no probabilities.
-    origin (str): Where the entity comes from: a model, an entity list, or `doc.ents` as another component or the user
-        set it.
-    aligned (tuple[int, int] | None): Character offsets of the entity's tokens by the `alignment_mode` of the component.
-        None if this mode leaves out the entity.
-    ent (EntityOffsets | None): The entity of `doc.ents` that represents this one: the entity itself, aligned to tokens,
-        or the one that occupies its tokens. None if there is none, which `alignment_mode = "strict"` makes possible.
-    depth (int): Nesting depth: 0 for an entity that lies within no other entity.
+    Entities are created and serialized often, so this class is a named tuple.
+
+    start, end (int): Character offsets in `doc.text`, which need not align with tokens.
+    label (str): The label.
+    probability (float | None): Marginal probability. None if the component does not compute probabilities.
+    origin (str): "model" for a predicted entity, "list" for an entity from an entity list, and "existing" for any other
+        entity in `doc.ents`.
+    aligned (tuple[int, int] | None): Character offsets after the entity is aligned to tokens with the component's
+        `alignment_mode`. None if the entity can't be aligned.
+    ent (EntityOffsets | None): The corresponding entity in `doc.ents`: either this entity, aligned to tokens, or an
+        entity that contains its tokens. None if there is no such entity, which is possible with `alignment_mode =
+        "strict"`.
+    depth (int): Nesting depth. 0 for an outermost entity.
     """
 
     start: int
@@ -88,14 +93,16 @@ class RecordedEntity(NamedTuple):
 
     @property
     def offsets(self) -> EntityOffsets:
-        """Start, end and label."""
+        """Start, end and label of the entity."""
         return self.start, self.end, self.label
 
 
 class UnitEntity(NamedTuple):
-    """An entity in units of the view (tokens or characters), as `TenerNER.predict` returns it.
+    """An entity that `TenerNER.predict` returns. A unit is a token or a character.
 
-    probability (float | None): None if the settings of the component do not ask for probabilities.
+    start, end (int): Unit indices. The end is exclusive.
+    label (str): The label.
+    probability (float | None): Marginal probability. None if the component's settings do not require probabilities.
     """
 
     start: int
@@ -107,10 +114,12 @@ class UnitEntity(NamedTuple):
 def read_entities(doc: Doc, keys: Iterable[str] = ()) -> list[RecordedEntity]:
     """Return all entities of a Doc, sorted by start, end and label.
 
-    `doc.ents` takes precedence over the record, since any component may change it. An entity of the record is left out
-    if its representative is no longer in `doc.ents`. Other entities of `doc.ents` are returned without a probability.
+    These are the entities in the entity record, and other entities in `doc.ents`, which have no probability. If another
+    component has removed an entity from `doc.ents`, the entity and those nested in it are left out.
 
-    keys (Iterable[str]): Groups of `doc.spans` whose spans are entities as well, for example the group of a `spancat`.
+    doc (Doc): The Doc.
+    keys (Iterable[str]): Keys of additional span groups whose spans are returned as entities, for example that of a
+        `spancat`.
     """
     ents = {offsets_of(ent) for ent in doc.ents} if doc.has_annotation(ENT_IOB) else set()
     entities = []
@@ -129,29 +138,34 @@ def read_entities(doc: Doc, keys: Iterable[str] = ()) -> list[RecordedEntity]:
 
 
 def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettings, *, nested: bool = False) -> None:
-    """Add the entities that a model found in a Doc to the record, to `doc.ents`, and to the span groups.
+    """Add predicted entities to the entity record, to `doc.ents`, and to the span groups of a Doc.
 
-    Existing entities and blocked tokens stay as they are. Tokens without annotation become outside. If entities share
-    tokens, `doc.ents` gets the longest.
+    Existing entities and blocked tokens are kept. Tokens without annotation are set to O. If entities overlap, only the
+    longest one is added to `doc.ents`.
 
-    nested (bool): Whether new entities may lie within existing ones. Otherwise they are left out there.
+    view (DocView): The Doc's units, which are tokens or characters.
+    found (Iterable[UnitEntity]): The predicted entities.
+    settings (NERSettings): The settings of the component.
+    nested (bool): Whether to add predicted entities that overlap with existing entities.
     """
     doc = view.doc
     record: list[RecordedEntity] = []
     known, blocked = set[EntityOffsets](), list[int]()
     if doc.has_annotation(ENT_IOB):
-        # A Doc that was put together by hand may have an I tag without its B tag, which spaCy corrects here.
+        # A Doc that was created manually can have an I tag without a B tag before it. `set_ents` corrects such tags.
         doc.set_ents([], default="unmodified")
         record, blocked = read_entities(doc), _blocked_tokens(doc)
-        # Decoding repeats existing entities, aligned to units of the view.
+        # `found` also contains the existing entities, aligned to units. They should not be added twice.
         known = {entity.offsets for entity in record} | {entity.offsets for entity in existing_entities(view)}
     if settings.spans_key:
-        # Decoding takes existing entities as given: their probability is 1, unless an earlier component computed it.
+        # Decoding treats existing entities as certain, so their probability is 1 unless an earlier component has set
+        # it.
         record = [entity._replace(probability=1.0) if entity.probability is None else entity for entity in record]
     ents = list(doc.ents)
     ent_of_token: dict[int, EntityOffsets | None] = dict.fromkeys(blocked)
     ent_of_token |= {i: offsets_of(ent) for ent in ents for i in range(ent.start, ent.end)}
     occupied = set(ent_of_token)
+    # The longest entities come first, since they take precedence in `doc.ents`.
     for entity in sorted(found, key=lambda entity: entity.start - entity.end):
         offsets = (*view.char_span(entity.start, entity.end), entity.label)
         overlapped = range(*view.token_span(entity.start, entity.end, "expand"))
@@ -165,7 +179,7 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
             if ent_of_token.keys().isdisjoint(tokens):
                 ents.append(span)
                 ent_of_token.update(dict.fromkeys(tokens, (*aligned, entity.label)))
-        # The entity itself, if it is in doc.ents, and otherwise the one that occupies its tokens.
+        # The corresponding entity in `doc.ents`: the entity itself, or an entity that already contains its tokens.
         ent = next((ent_of_token[i] for i in tokens or overlapped if i in ent_of_token), None)
         record.append(RecordedEntity(*offsets, entity.probability, "model", aligned, ent))
     doc.set_ents(ents, blocked=[doc[i : i + 1] for i in blocked], default="outside")
@@ -181,7 +195,7 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
 
 
 def add_listed_entities(doc: Doc, spans: Iterable[Span]) -> None:
-    """Add entities from an entity list, which are in `doc.ents` already, to the record."""
+    """Add entities from an entity list to the entity record. They must already be in `doc.ents`."""
     entities = {entity.offsets: entity for entity in read_entities(doc)}
     for offsets in map(offsets_of, spans):
         entities[offsets] = RecordedEntity(*offsets, 1.0, "list", aligned=offsets[:2], ent=offsets)
@@ -189,7 +203,10 @@ def add_listed_entities(doc: Doc, spans: Iterable[Span]) -> None:
 
 
 def without_entities(doc: Doc) -> Doc:
-    """Return the Doc itself if it has neither entities nor blocked tokens, otherwise a copy without them."""
+    """Return a copy of a Doc without entities and blocked tokens.
+
+    If the Doc has neither, it is returned without a copy.
+    """
     if not doc.has_annotation(ENT_IOB):
         return doc
     copy = doc.copy()
@@ -199,9 +216,10 @@ def without_entities(doc: Doc) -> Doc:
 
 
 def existing_entities(view: DocView) -> tuple[FoundEntity, ...]:
-    """Return the entities that a Doc has before a model processes it, aligned to units of the view.
+    """Return the existing entities of a Doc, aligned to units. A unit is a token or a character.
 
-    Their probability is 1, because decoding takes them as given.
+    Existing entities are in `doc.ents` before the model is run. Their probability is 1, because decoding always keeps
+    them.
     """
     if not view.doc.has_annotation(ENT_IOB):
         return ()
@@ -212,7 +230,7 @@ def existing_entities(view: DocView) -> tuple[FoundEntity, ...]:
 
 
 def outermost(entities: Iterable[FoundEntity]) -> list[FoundEntity]:
-    """Return the entities that lie within no other one."""
+    """Return the entities that are not nested in another entity."""
     entities = list(entities)
     depths = nesting_depths([entity.offsets for entity in entities])
     return [entity for entity, depth in zip(entities, depths, strict=True) if depth == 0]
@@ -224,7 +242,7 @@ def offsets_of(span: Span) -> EntityOffsets:
 
 
 def spans_of(doc: Doc, entities: Iterable[EntityOffsets]) -> list[Span]:
-    """Return the spans of all tokens that entities overlap."""
+    """Convert entities to spans of all tokens that they overlap with."""
     spans = (doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in entities)
     return [span for span in spans if span is not None]
 
@@ -236,7 +254,7 @@ def _existing_entity(offsets: EntityOffsets, probability: float | None) -> Recor
 def _read_record(doc: Doc) -> Iterator[RecordedEntity]:
     group = doc.spans.get(RECORD_KEY)
     for start, end, label, probability, origin, aligned, ent, depth in () if group is None else group.attrs[RECORD_KEY]:
-        # msgpack, in which spaCy stores attributes, turns tuples into lists.
+        # spaCy serializes attributes with msgpack, which converts tuples to lists.
         pair, triple = aligned and tuple(aligned), ent and tuple(ent)
         yield RecordedEntity(start, end, label, probability, origin, pair, triple, depth)
 
@@ -247,41 +265,51 @@ def _write_record(doc: Doc, record: list[RecordedEntity]) -> None:
 
 
 def _find_ent(doc: Doc, ent: EntityOffsets | None, ents: set[EntityOffsets]) -> EntityOffsets | None:
-    """Return an entity that `doc.ents` had, or the one that has its place since its tokens were merged with others.
+    """Return the entity in `doc.ents` that corresponds to an entity from the entity record.
 
-    Return None if there is neither.
+    This is the same entity or, if its tokens were merged with others, an entity with the same label that contains it.
+
+    doc (Doc): The Doc.
+    ent (EntityOffsets | None): The entity as it was in `doc.ents` when the entity record was written.
+    ents (set[EntityOffsets]): The current entities in `doc.ents`.
+    RETURNS (EntityOffsets | None): The corresponding entity, or None if it was removed or changed.
     """
     if ent is None or ent in ents:
         return ent
     start, end, label = ent
-    if doc.char_span(start, end) is not None:  # its tokens are still there, but the entity was removed or changed
+    if doc.char_span(start, end) is not None:  # The tokens were not merged, so the entity was removed.
         return None
     return next((other for other in ents if other[0] <= start and end <= other[1] and other[2] == label), None)
 
 
 def _read_group(doc: Doc, key: str) -> list[tuple[EntityOffsets, float | None]]:
-    """Return the spans of another component's group with their probabilities.
+    """Return the spans in another component's span group, with their probabilities.
 
-    A `spancat` writes no scores for a text that is shorter than its spans, and a component that replaces the spans of a
-    group drops their scores.
+    The probabilities are None if the span group has no scores.
     """
     group = doc.spans.get(key)
     if group is None or _WRITTEN_FROM in group.attrs:
         return []
+    # `spancat` writes no scores for texts that are shorter than its spans. Components that replace the spans drop the
+    # scores.
     scores = group.attrs.get(SCORES, ())
     probabilities = [float(score) for score in scores] if len(scores) == len(group) else [None] * len(group)
     return list(zip(map(offsets_of, group), probabilities, strict=True))
 
 
 def _blocked_tokens(doc: Doc) -> list[int]:
-    """Return the indices of the tokens that no entity may contain, which spaCy marks by B without an entity type."""
+    """Return the indices of blocked tokens, which can't be part of an entity."""
+    # spaCy marks a blocked token with the tag B and an empty label.
     iob, label = doc.to_array([ENT_IOB, ENT_TYPE]).T
     blocked: list[int] = np.flatnonzero((iob == BEGIN) & (label == 0)).tolist()
     return blocked
 
 
 def _write_scores(doc: Doc, record: Sequence[RecordedEntity], key: str) -> None:
-    """Write the entities that align with tokens, and their probabilities, to a group in the form of a `spancat`."""
+    """Write entities that align with tokens to a span group, together with their probabilities.
+
+    The span group has the same format as that of a `spancat`.
+    """
     group = doc.spans.get(key)
     if group is not None and len(group) and _WRITTEN_FROM not in group.attrs:
         warnings.warn(
@@ -289,7 +317,7 @@ def _write_scores(doc: Doc, record: Sequence[RecordedEntity], key: str) -> None:
             stacklevel=2,
         )
     probabilities: dict[EntityOffsets, float | None] = {}
-    # If several entities align to the same tokens, the probability of the longest is written.
+    # If several entities with the same label align to the same tokens, the probability of the longest one is used.
     for entity in sorted(record, key=lambda entity: entity.start - entity.end):
         if entity.aligned is not None:
             probabilities.setdefault((*entity.aligned, entity.label), entity.probability)
@@ -299,7 +327,10 @@ def _write_scores(doc: Doc, record: Sequence[RecordedEntity], key: str) -> None:
 
 
 def _write_offsets(doc: Doc, record: Sequence[RecordedEntity], key: str, *, has_scores: bool) -> None:
-    """Write all entities to a group, as spans of the tokens that they overlap, with their character offsets."""
+    """Write all entities to a span group, together with their character offsets.
+
+    Each span contains all tokens that the entity overlaps with.
+    """
     attrs: dict[str, Any] = {"char_offsets": [[entity.start, entity.end] for entity in record]}
     if has_scores:
         attrs["char_scores"] = np.array([entity.probability for entity in record], dtype=np.float64)

@@ -1,5 +1,7 @@
-"""The component `entity_lists`, which `nlp.add_pipe("entity_lists")` adds to a pipeline: words that are always labelled
-as entities, and blocked words that are never labelled."""
+"""The component `entity_lists`, which labels words from entity lists and supports blocklists.
+
+Words in an entity list are always labelled as entities. Blocked words are never labelled as entities.
+"""
 
 from __future__ import annotations
 
@@ -40,11 +42,11 @@ from .units import BEGIN, INSIDE
 from .windows import batch_by_size
 from .words import WordListEditor, WordListOwner, check_list_name, limit_words, pair_with_tags, strip_word, valid_words
 
-# The tag of blocked words, in place of a label.
+# Tag of blocked words, which have no label.
 _BLOCKED = ""
-# Maximum number of tokens in Docs that are searched together. A longer Doc is searched alone.
+# Maximum number of tokens in a batch of Docs that is searched at once. A longer Doc is a batch of its own.
 _BATCH_TOKENS = 65_536
-# Word lists, with the indices of the Docs to which they apply.
+# Word lists, each with the indices of the Docs to which it applies.
 ActiveLists = Sequence[tuple[WordList, IntArray]]
 
 
@@ -54,8 +56,9 @@ ActiveLists = Sequence[tuple[WordList, IntArray]]
     default_config={"scorer": {"@scorers": "spacy.ner_scorer.v1"}},
 )
 def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | None) -> EntityLists:
-    """Create a component that labels listed words. Add it before `tener_ner`, `lac` or `ner`, which keep existing
-    entities.
+    """Create a component that labels words from entity lists.
+
+    Add the component before `tener_ner`, `lac` or `ner`. They keep existing entities.
 
     scorer (Optional[Callable]): The scoring method.
     """
@@ -63,10 +66,10 @@ def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | Non
 
 
 class ListMatch(NamedTuple):
-    """An occurrence of a listed word in a Doc.
+    """A match of a word from a list in a Doc.
 
-    start, end (int): Boundaries in tokens.
-    label (str): The label, or an empty string for a blocked word.
+    start, end (int): Token indices. The end is exclusive.
+    label (str): The label. Empty for a blocked word.
     """
 
     start: int
@@ -75,13 +78,13 @@ class ListMatch(NamedTuple):
 
 
 class EntityLists(WordListEditor, BatchPipe):
-    """Lists of words that are always labelled as entities, and of blocked words.
+    """A component with lists of words that are always labelled as entities, and words that are blocked.
 
-    The list without a name applies to all Docs. A named list applies to the Docs that opt in to it with
-    `doc._.tener_words = "name"` or a list of names. If the value is a dictionary, it contains words with labels for
-    this Doc only.
+    The list without a name applies to all Docs. A named list applies only to Docs that opt in to it. To do so, set
+    `doc._.tener_words` to the name or to a list of names. You can also set `doc._.tener_words` to a dictionary of words
+    and labels that only applies to this Doc.
 
-    file (str): Name of the file when the component is saved.
+    file (str): File name for the saved component.
     """
 
     file = "lists"
@@ -97,21 +100,21 @@ class EntityLists(WordListEditor, BatchPipe):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels in all lists, sorted."""
+        """The labels that occur in the lists, sorted."""
         tags = {entry.tag for words in self.lists.lists.values() for entry in words.entries.values()}
         return tuple(sorted(tags - {_BLOCKED}))
 
     def words(self, name: str = "") -> dict[str, str]:
-        """Return the words of a list that are entities, with their labels.
+        """Return the words in a list that are labelled as entities, with their labels.
 
-        name (str): The list. By default, the list that applies to all Docs.
+        name (str): The list's name. By default, the list that applies to all Docs.
         """
         return {word: entry.tag for word, entry in self._entries(name).items() if entry.tag}
 
     def blocked(self, name: str = "") -> list[str]:
-        """Return the blocked words of a list.
+        """Return the blocked words in a list.
 
-        name (str): The list. By default, the list that applies to all Docs.
+        name (str): The list's name. By default, the list that applies to all Docs.
         """
         return [word for word, entry in self._entries(name).items() if not entry.tag]
 
@@ -121,24 +124,25 @@ class EntityLists(WordListEditor, BatchPipe):
         """Add words to a list. The change takes effect immediately.
 
         words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their labels.
-        label (str): The label of all words if `words` is not a dictionary. It need not be a label of a model in the
-            pipeline.
-        name (str): The list. By default, the list that applies to all Docs.
-        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
-            value for an existing list is not changed.
+        label (str): The label for all words if `words` is not a dictionary. It can be a label that no model in the
+            pipeline predicts.
+        name (str): The list's name. By default, the list that applies to all Docs.
+        saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
+            existing list keeps its setting.
         """
         check_list_name(name)
         self._change(name, _labelled_entries(limit_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
-        """Block words: they are not entities, and later components do not label any of their tokens.
+        """Add blocked words to a list. They are never labelled as entities.
 
-        A blocked word has no effect inside a longer word of a list.
+        Later components can't label the tokens of a blocked word either. A blocked word has no effect if it is part of
+        a longer word in a list.
 
         words (Iterable[str]): The words.
-        name (str): The list. By default, the list that applies to all Docs.
-        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
-            value for an existing list is not changed.
+        name (str): The list's name. By default, the list that applies to all Docs.
+        saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
+            existing list keeps its setting.
         """
         check_list_name(name)
         if isinstance(words, Mapping):
@@ -151,14 +155,16 @@ class EntityLists(WordListEditor, BatchPipe):
     def read(
         self, path: str | Path, label: str = "", *, name: str = "", min_frequency: int = 0, saved: bool | None = None
     ) -> None:
-        """Replace the entities of a list by the words in a file. If the file is not valid, the list is not changed.
+        """Replace the entities in a list by words from a file. Blocked words in the list are kept.
 
-        path (Union[str, Path]): A file in UTF-8 with `word`, `word<TAB>frequency` or `word<TAB>label` on each line.
-        label (str): The label of words without a label in the file.
-        name (str): The list. By default, the list that applies to all Docs.
-        min_frequency (int): Minimum frequency. Words with a lower frequency are left out.
-        saved (Optional[bool]): Whether the list is saved with the pipeline. By default, new lists are saved, and the
-            value for an existing list is not changed.
+        If the file is not valid, the list is not changed.
+
+        path (Union[str, Path]): A UTF-8 file with `word`, `word<TAB>frequency` or `word<TAB>label` on each line.
+        label (str): The label for words without a label in the file.
+        name (str): The list's name. By default, the list that applies to all Docs.
+        min_frequency (int): Minimum word frequency. Less frequent words are ignored.
+        saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
+            existing list keeps its setting.
         """
         check_list_name(name)
         lines = [
@@ -172,7 +178,7 @@ class EntityLists(WordListEditor, BatchPipe):
     def rename(self, labels: Mapping[str, str]) -> None:
         """Rename labels in all lists.
 
-        labels (Mapping[str, str]): New names by present names. Labels that no list contains are ignored.
+        labels (Mapping[str, str]): The new label for each old label. Labels that do not occur in the lists are ignored.
         """
         for label in labels.values():
             if not is_label(label):
@@ -182,15 +188,17 @@ class EntityLists(WordListEditor, BatchPipe):
         with LOCK:
             for name, words in self.lists.lists.items():
                 entries = {
-                    # Blocked words have no label that could be renamed.
+                    # Blocked words have no label, so their entries stay the same.
                     word: make_entry(labels.get(entry.tag, entry.tag) if entry.tag else _BLOCKED, False)
                     for word, entry in words.entries.items()
                 }
                 self.lists.put(name, WordList(entries, words.saved))
 
     def set_annotations(self, docs: Sequence[Doc]) -> None:
-        """Label the listed words in Docs as entities, and block the tokens of blocked words. Existing entities are
-        kept."""
+        """Label words from the lists as entities, and block the tokens of blocked words.
+
+        Existing entities are kept.
+        """
         for group in batch_by_size(docs, _BATCH_TOKENS):
             lists = [*self.lists.active(group), *_lists_in_docs(group)]
             if lists:
@@ -199,15 +207,19 @@ class EntityLists(WordListEditor, BatchPipe):
                         self._set_entities(doc, spans)
 
     def _find(self, docs: Sequence[Doc], lists: ActiveLists) -> list[list[ListMatch]]:
-        """Return the listed words in each Doc that align with tokens, in the order of their priority.
+        """Find words from the lists in each Doc. Words that don't align with tokens are left out.
 
-        Longer words take precedence over shorter ones, then later lists over earlier ones, then the order in the list
-        decides. If several lists contain the same word, the entry of the last list is used.
+        The matches are sorted by priority. Longer words come first, then words from later lists, then words that come
+        earlier in their list. If a word is in several lists, the last list is used.
+
+        docs (Sequence[Doc]): The Docs.
+        lists (ActiveLists): The lists, each with the indices of the Docs to which it applies.
+        RETURNS (list[list[ListMatch]]): The matches in each Doc.
         """
         text = join_texts(docs)
         first_tokens = starts(text.lengths)
-        # For each Doc, the matches by their spans of tokens. The values are tuples that sort by priority: negative
-        # length in characters, negative rank of the list, index in the list, and the span.
+        # The matches in each Doc, by start and end token. The values are tuples that sort by priority: the negative
+        # length in characters, the list's negative index, the word's index in the list, and the start and end token.
         found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
         for rank, (words, indices) in enumerate(lists):
             begins, stops, entries = find_list_words(words, text, indices)
@@ -237,9 +249,10 @@ class EntityLists(WordListEditor, BatchPipe):
         )
 
     def _set_entities(self, doc: Doc, spans: Sequence[ListMatch]) -> None:
-        """Set the matches that overlap with no existing entity and no match of higher priority.
+        """Write matches to `doc.ents`. Ignore matches that overlap with existing entities or with earlier matches.
 
-        spans (Sequence[ListMatch]): The matches, those with the highest priority first.
+        doc (Doc): The Doc.
+        spans (Sequence[ListMatch]): The matches, sorted by priority.
         """
         occupied, within_entities = set[int](), set[int]()
         if doc.has_annotation(ENT_IOB):
@@ -254,6 +267,7 @@ class EntityLists(WordListEditor, BatchPipe):
                 occupied.update(tokens)
                 within_entities.update(tokens if label else ())
                 (entities if label else blocked).append(Span(doc, start, end, label=label))
+            # `doc.ents` can't block tokens inside of an entity. This span group prevents nested entities there.
             elif not label and within_entities.issuperset(tokens):
                 blocked_within.append(Span(doc, start, end))
         if entities or blocked:
@@ -264,9 +278,11 @@ class EntityLists(WordListEditor, BatchPipe):
             doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *blocked_within]
 
     def _warn_of_overlaps(self, doc: Doc, spans: Sequence[ListMatch], occupied: set[int]) -> None:
-        """Warn once that a match overlaps with an existing entity, which takes precedence.
+        """Issue a warning if a match overlaps with an existing entity and is therefore ignored.
 
-        occupied (set[int]): Tokens of existing entities, and blocked tokens.
+        doc (Doc): The Doc.
+        spans (Sequence[ListMatch]): The matches.
+        occupied (set[int]): Indices of the tokens that are blocked or part of an existing entity.
         """
         present = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
         for span in spans:
@@ -279,13 +295,17 @@ class EntityLists(WordListEditor, BatchPipe):
                 return
 
     def _warn(self, kind: str, message: str) -> None:
-        """Issue a warning if there was no warning with this key before."""
+        """Issue a warning, but only once for each kind.
+
+        kind (str): The kind of warning, an arbitrary string.
+        message (str): The warning.
+        """
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(message, stacklevel=2)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Return the lists as bytes."""
+        """Serialize the lists."""
         return cast(bytes, srsly.msgpack_dumps(self.lists.to_message()))
 
     def load(self, data: bytes) -> None:
@@ -295,12 +315,13 @@ class EntityLists(WordListEditor, BatchPipe):
 def _labelled_entries(
     pairs: Iterable[tuple[object, object]], path: str | Path = "", lines: Sequence[int] | None = None
 ) -> dict[str, WordListEntry]:
-    """Return entries for words with labels. Raise an error if a label is not valid, or if a word has two labels.
+    """Convert words and labels to list entries. Raise an error if a label is invalid or a word has two labels.
 
-    Spellings of a word in traditional and simplified characters are the same word.
+    The traditional and the simplified spelling of a word count as the same word.
 
-    path (str | Path): The file that contains the words, for the error message.
-    lines (Sequence[int] | None): Line number of each word in the file.
+    pairs (Iterable[tuple[object, object]]): The words and their labels.
+    path (str | Path): The file that contains the words, for error messages.
+    lines (Sequence[int] | None): The line number for each word.
     """
     entries, label_of = dict[str, WordListEntry](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
@@ -324,11 +345,16 @@ def _labelled_entries(
 
 
 def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
-    """Return the word lists in the extension attributes of Docs, with the indices of the Docs."""
+    """Return word lists for the words that are defined in `doc._.tener_words`.
+
+    docs (Sequence[Doc]): The Docs.
+    RETURNS (ActiveLists): The word lists, each with the indices of the Docs to which it applies.
+    """
     docs_of: dict[tuple[tuple[str, WordListEntry], ...], list[int]] = {}
     for index, doc in enumerate(docs):
         words = labelled_words(doc)
         if words:
+            # Docs with the same words share a list.
             docs_of.setdefault(tuple(_labelled_entries(limit_words(words, ATTRIBUTE)).items()), []).append(index)
     return [(_list_from_entries(words), np.array(indices)) for words, indices in docs_of.items()]
 
