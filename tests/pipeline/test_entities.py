@@ -41,7 +41,9 @@ def found(doc):
 
 
 LENGTH = 8
-EXISTING_SPANS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "A", "B", "missing", "blocked"])), max_size=LENGTH)
+EXISTING_SPANS = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(["", "A", "B", "missing", "blocked"])), max_size=LENGTH
+)
 PREDICTED_SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.sampled_from("AB")), max_size=5)
 NLP = spacy.blank("zh")
 
@@ -70,7 +72,11 @@ def test_add_entities_matches_reference_implementation(existing_spans, entities,
     existing = {"missing": [], "blocked": [], "A": [], "B": [], "": []}
     for length, annotation in existing_spans:
         end = min(start + length, LENGTH)
-        span = doc[start:end] if annotation not in ("A", "B") else Span(doc, start, end, annotation, kb_id="Q1", span_id="7")
+        span = (
+            doc[start:end]
+            if annotation not in ("A", "B")
+            else Span(doc, start, end, annotation, kb_id="Q1", span_id="7")
+        )
         existing[annotation] += [span] * (end > start)
         start = end
     doc.set_ents(

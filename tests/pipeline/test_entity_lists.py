@@ -204,9 +204,7 @@ def test_invalid_doc_words_are_skipped_with_warning(blank: Language) -> None:
         assert entities(blank(doc)) == [(COMPANY, PRODUCT)]
 
 
-def test_lists_survive_serialization_and_multiprocessing(
-    blank: Language, lists: Any, tmp_path: Any
-) -> None:
+def test_lists_survive_serialization_and_multiprocessing(blank: Language, lists: Any, tmp_path: Any) -> None:
     lists.add({COMPANY: PRODUCT})
     lists.block(["上海"], name="a")
     lists.add({COMPANY: "SHIP"}, name="here", saved=False)
@@ -295,7 +293,9 @@ def test_tener_words_selects_lexicons_and_entity_lists() -> None:
 def test_misaligned_words_are_skipped_with_single_warning(blank: Language, lists: Any) -> None:
     lists.add({"海银": PRODUCT, "银行": "ORG"})
     docs = [Doc(blank.vocab, words=["上海", "银行"], spaces=[False] * 2) for _ in range(2)]
-    with pytest.warns(UserWarning, match=r"leaves out '海银' and other words that do not align with") as caught_warnings:
+    with pytest.warns(
+        UserWarning, match=r"leaves out '海银' and other words that do not align with"
+    ) as caught_warnings:
         assert [entities(doc) for doc in blank.pipe(docs)] == [[("银行", "ORG")]] * 2
     assert len(caught_warnings) == 1
 

@@ -84,10 +84,14 @@ def test_completion_loss_equals_brute_force(make_partial_target):
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4)
     complete = make_partial_target()
     gold = float(batch_loss(student, emissions, [complete]).detach())
-    total = completion_loss(student, teacher, torch.cat([emissions] * 2), [teacher_emissions.numpy()] * 2, [partial, complete])
+    total = completion_loss(
+        student, teacher, torch.cat([emissions] * 2), [teacher_emissions.numpy()] * 2, [partial, complete]
+    )
     assert float(total.detach()) == pytest.approx(float(expected) + gold, rel=1e-4)
     for weight in (0.5, 0.0):
-        loss = completion_loss(student, teacher, emissions, [teacher_emissions.numpy()], [replace(partial, weight=weight)])
+        loss = completion_loss(
+            student, teacher, emissions, [teacher_emissions.numpy()], [replace(partial, weight=weight)]
+        )
         assert float(loss.detach()) == pytest.approx(weight * float(expected), rel=1e-4)
 
 
@@ -124,7 +128,10 @@ def test_windows_partition_open_units(make_partial_target):
     target = make_partial_target("NEW", text="甲乙丙丁戊己", entities=((2, 4, "NEW"),))
     parts = [target.in_window(window) for window in (Window(0, 4, 0, 3), Window(2, 6, 3, 6))]
     # The entity starts in the kept part of the first window, so the second window allows all tags at its end.
-    assert [partial.open_units.tolist() for partial in parts] == [[True, True, False, False], [False, False, True, True]]
+    assert [partial.open_units.tolist() for partial in parts] == [
+        [True, True, False, False],
+        [False, False, True, True],
+    ]
     assert parts[1].agreeing(BOTH)[:2].all()
 
 

@@ -112,7 +112,9 @@ def test_get_loss_equals_loss_and_gradients_of_update(learned, make_examples, gr
     expected = copy.get_pipe("tener_ner").update(make_examples(copy, CONFLICTING), losses={})["tener_ner"]
     assert loss == pytest.approx(expected, rel=1e-5)
     update_gradients = gradients(copy.get_pipe("tener_ner"))
-    assert {name for name in update_gradients if name not in direct_gradients} == {name for name in update_gradients if ".crf." in name}
+    assert {name for name in update_gradients if name not in direct_gradients} == {
+        name for name in update_gradients if ".crf." in name
+    }
     for name, gradient in direct_gradients.items():
         torch.testing.assert_close(gradient, update_gradients[name], rtol=1e-4, atol=1e-7)
 

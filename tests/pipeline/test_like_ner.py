@@ -54,9 +54,7 @@ def test_add_label_does_not_change_predictions(nlp, pipe, entities_of, sentences
     assert [entities_of(nlp(text)) for text, _ in sentences] == before
 
 
-def test_label_added_after_training_is_learned(
-    blank, factory, learn, make_examples, entities_of
-):
+def test_label_added_after_training_is_learned(blank, factory, learn, make_examples, entities_of):
     nlp = blank(factory)
     optimizer = learn(nlp, make_examples(nlp))
     nlp.get_pipe(factory).add_label("PLANET")

@@ -86,21 +86,27 @@ def test_prediction_is_optimal_around_existing_entity(nlp, best_sequence, start,
 @pytest.mark.parametrize(("start", "end"), SPANS)
 def test_prediction_is_optimal_around_entity_with_unknown_label(nlp, best_sequence, start, end):
     doc = make_doc(nlp, [(start, end, "STRANGE")])
-    around = best_sequence(make_doc(nlp), lambda entities: all(stop <= start or begin >= end for begin, stop, _ in entities))
+    around = best_sequence(
+        make_doc(nlp), lambda entities: all(stop <= start or begin >= end for begin, stop, _ in entities)
+    )
     assert predict(nlp, doc) == sorted([*around, (start, end, "STRANGE")])
 
 
 @pytest.mark.parametrize("blocked", [[0], [1], [3], [0, 2], [1, 2], [0, 1, 2, 3]])
 def test_prediction_is_optimal_around_blocked_tokens(nlp, best_sequence, blocked):
     doc = make_doc(nlp, blocked=blocked)
-    free = best_sequence(make_doc(nlp), lambda entities: not any(start <= i < end for start, end, _ in entities for i in blocked))
+    free = best_sequence(
+        make_doc(nlp), lambda entities: not any(start <= i < end for start, end, _ in entities for i in blocked)
+    )
     assert predict(nlp, doc) == free
 
 
 @pytest.mark.parametrize("starts", [[1], [2], [3], [1, 3], [1, 2, 3]])
 def test_prediction_is_optimal_within_annotated_sentences(nlp, best_sequence, starts):
     doc = make_doc(nlp, starts=starts)
-    within = best_sequence(make_doc(nlp), lambda entities: not any(start < i < end for start, end, _ in entities for i in starts))
+    within = best_sequence(
+        make_doc(nlp), lambda entities: not any(start < i < end for start, end, _ in entities for i in starts)
+    )
     assert predict(nlp, doc) == within
 
 
