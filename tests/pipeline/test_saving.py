@@ -63,7 +63,7 @@ def test_settings_and_labels_are_saved(learned, tmp_path):
 
 
 def test_exclude_cfg_keeps_settings_and_loads_labels(learned, blank, entities_of, tmp_path):
-    """As with `ner`, whose labels are not in its cfg."""
+    """Like `ner` of spaCy, which does not store labels in its cfg."""
     pipe = learned().get_pipe("tener_ner")
     pipe.to_disk(tmp_path)
     for load in (
