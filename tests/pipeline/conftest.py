@@ -83,8 +83,8 @@ def annotated():
         starts = [i in sentence_starts for i in range(len(text))] if tuple(sentence_starts) != (0,) else None
         doc = Doc(nlp.vocab, words=list(text), spaces=[False] * len(text), sent_starts=starts)
         spans = [Span(doc, start, end, label=label) for start, end, label in entities]
-        stretches = {key: [doc[start:end] for start, end in value] for key, value in set_ents.items()}
-        doc.set_ents(spans, default="missing", **stretches)
+        spans_by_kind = {key: [doc[start:end] for start, end in value] for key, value in set_ents.items()}
+        doc.set_ents(spans, default="missing", **spans_by_kind)
         return doc
 
     return make
@@ -115,8 +115,8 @@ def torch_parameters():
 def gradients(torch_parameters):
     """Return the dense gradients of a component by parameter name."""
 
-    def held(pipe):
+    def dense_gradients(pipe):
         grads = {name: value.grad for name, value in torch_parameters(pipe).items() if value.grad is not None}
         return {name: (grad.to_dense() if grad.is_sparse else grad).clone() for name, grad in grads.items()}
 
-    return held
+    return dense_gradients

@@ -1,4 +1,4 @@
-"""Entities over units, written to the Doc."""
+"""Write predicted entities of units to the Doc."""
 
 import pytest
 import spacy
@@ -18,7 +18,7 @@ def vocab():
 
 @pytest.fixture
 def write():
-    """Writes entities to a Doc and returns it."""
+    """Return a function that writes entities to a Doc, and returns the Doc."""
 
     def annotated(doc, entities, *, view="characters", alignment="expand"):
         settings = NERSettings(view=view, alignment_mode=alignment)
@@ -41,47 +41,53 @@ def found(doc):
 
 
 LENGTH = 8
-PARTS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(["", "A", "B", "missing", "blocked"])), max_size=LENGTH)
-FOUND = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.sampled_from("AB")), max_size=5)
+EXISTING_SPANS = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(["", "A", "B", "missing", "blocked"])), max_size=LENGTH
+)
+PREDICTED_SPANS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3), st.sampled_from("AB")), max_size=5)
 NLP = spacy.blank("zh")
 
 
-def states(doc):
+def token_states(doc):
     return [(token.ent_iob, token.ent_type_, token.ent_kb_id_, token.ent_id_) for token in doc]
 
 
-def plainly_written(before, entities):
-    """What each token is told by the rules, one token at a time."""
-    annotated, taken, after = any(iob for iob, *_ in before), set(), list(before)
-    preset = {i for i, (iob, *_) in enumerate(before) if iob in (BEGIN, INSIDE)}
+def reference_states(before, entities):
+    """Return the expected annotation of all tokens, computed token by token."""
+    annotated, assigned, after = any(iob for iob, *_ in before), set(), list(before)
+    existing = {i for i, (iob, *_) in enumerate(before) if iob in (BEGIN, INSIDE)}
     for start, end, label in sorted(entities, key=lambda entity: entity[0] - entity[1]):
-        if start not in preset and not (preset | taken) & set(range(start, end)):
-            taken |= set(range(start, end))
+        if start not in existing and not (existing | assigned) & set(range(start, end)):
+            assigned |= set(range(start, end))
             after[start:end] = [(BEGIN if i == start else INSIDE, label, "", "") for i in range(start, end)]
-    for i in set(range(len(before))) - taken:
+    for i in set(range(len(before))) - assigned:
         if not annotated or before[i][0] == MISSING:
             after[i] = (OUTSIDE, "", "", "")
     return after
 
 
-@given(PARTS, FOUND, st.sampled_from(["missing", "outside"]))
-def test_whatever_was_there_each_token_has_what_the_rules_say(parts, entities, default):
+@given(EXISTING_SPANS, PREDICTED_SPANS, st.sampled_from(["missing", "outside"]))
+def test_add_entities_matches_reference_implementation(existing_spans, entities, default):
     doc, start = Doc(NLP.vocab, words=list("甲" * LENGTH), spaces=[False] * LENGTH), 0
-    preset = {"missing": [], "blocked": [], "A": [], "B": [], "": []}
-    for length, kind in parts:
+    existing = {"missing": [], "blocked": [], "A": [], "B": [], "": []}
+    for length, annotation in existing_spans:
         end = min(start + length, LENGTH)
-        span = doc[start:end] if kind not in ("A", "B") else Span(doc, start, end, kind, kb_id="Q1", span_id="7")
-        preset[kind] += [span] * (end > start)
+        span = (
+            doc[start:end]
+            if annotation not in ("A", "B")
+            else Span(doc, start, end, annotation, kb_id="Q1", span_id="7")
+        )
+        existing[annotation] += [span] * (end > start)
         start = end
     doc.set_ents(
-        preset["A"] + preset["B"],
-        blocked=preset["blocked"],
-        missing=preset["missing"],
-        default=default if parts else "missing",
+        existing["A"] + existing["B"],
+        blocked=existing["blocked"],
+        missing=existing["missing"],
+        default=default if existing_spans else "missing",
     )
-    before, spans = states(doc), [(start, start + length, label) for start, length, label in entities]
+    before, spans = token_states(doc), [(start, start + length, label) for start, length, label in entities]
     add_entities(view_of(doc, "tokens"), [UnitEntity(*span) for span in spans], NERSettings())
-    assert states(doc) == plainly_written(before, spans)
+    assert token_states(doc) == reference_states(before, spans)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +104,7 @@ def test_whatever_was_there_each_token_has_what_the_rules_say(parts, entities, d
         ("strict", (0, 4), ["中国银行"]),
     ],
 )
-def test_edges_inside_tokens_are_settled_by_the_mode_and_kept_exactly_beside(
+def test_alignment_mode_applies_to_boundaries_inside_tokens(
     words, write, char_entities_of, alignment, entity, expected
 ):
     doc = write(words("中国", "银行", "在"), [(*entity, "ORG")], alignment=alignment)
@@ -109,18 +115,18 @@ def test_edges_inside_tokens_are_settled_by_the_mode_and_kept_exactly_beside(
 @pytest.mark.parametrize(
     ("start", "end", "expected"), [(0, 5, ["中国"]), (1, 6, ["银行"]), (1, 5, []), (0, 6, ["中国  银行"])]
 )
-def test_contracting_never_ends_in_white_space(words, write, start, end, expected):
+def test_contract_mode_excludes_white_space_at_boundaries(words, write, start, end, expected):
     doc = write(words("中国", "  ", "银行"), [(start, end, "ORG")], alignment="contract")
     assert [ent.text for ent in doc.ents] == expected
 
 
-def test_of_two_entities_that_come_to_share_a_token_the_longer_one_has_it(words, write, char_entities_of):
+def test_shared_token_belongs_to_longer_entity(words, write, char_entities_of):
     doc = write(words("东京", "都政府", "好"), [(0, 1, "X"), (1, 5, "ORG")])
     assert found(doc) == [("东京都政府", "ORG")]
     assert char_entities_of(doc) == [(0, 1, "X"), (1, 5, "ORG")]
 
 
-def test_an_entity_gives_way_to_a_preset_one_whose_token_it_shares(words, write, char_entities_of):
+def test_existing_entity_takes_precedence_in_shared_token(words, write, char_entities_of):
     doc = words("东京", "都政府")
     doc.set_ents([Span(doc, 1, 2, label="ORG")], default="missing")
     write(doc, [(2, 5, "ORG"), (0, 2, "GPE")])
@@ -128,25 +134,25 @@ def test_an_entity_gives_way_to_a_preset_one_whose_token_it_shares(words, write,
     assert char_entities_of(doc) == [(0, 2, "GPE"), (2, 5, "ORG")]
 
 
-def test_exact_entities_are_kept_where_tokens_are_characters_too(words, write, char_entities_of):
+def test_char_offsets_are_stored_for_single_character_tokens(words, write, char_entities_of):
     doc = write(words(*"王小明"), [(0, 3, "PER")])
     assert isinstance(view_of(doc, "characters"), TokenView)
     assert char_entities_of(doc) == [(0, 3, "PER")]
 
 
-def test_exact_entities_of_an_earlier_run_are_kept(words, write, char_entities_of):
+def test_second_call_keeps_char_offsets_of_first_call(words, write, char_entities_of):
     doc = write(words("中国", "银行", "在"), [(1, 3, "ORG")])
     write(doc, [(0, 4, "ORG"), (4, 5, "X")])
     assert char_entities_of(doc) == [(1, 3, "ORG"), (4, 5, "X")]
     assert found(doc) == [("中国银行", "ORG"), ("在", "X")]
 
 
-def test_docs_do_not_share_their_exact_entities(words, write, char_entities_of):
+def test_docs_do_not_share_char_offsets(words, write, char_entities_of):
     first, second = words("北京"), words("上海")
     write(first, [(0, 1, "X")])
     assert "tener_ner_chars" not in second.spans
     assert char_entities_of(first) == [(0, 1, "X")]
 
 
-def test_the_token_view_writes_no_group_of_exact_offsets(words, write):
+def test_token_view_stores_no_char_offsets(words, write):
     assert list(write(words("北京", "市"), [(0, 1, "GPE")], view="tokens").spans) == [RECORD_KEY]

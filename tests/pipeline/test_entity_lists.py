@@ -1,4 +1,4 @@
-"""Lists that win: words that are entities wherever they occur, and words that never are."""
+"""Entity lists, which take precedence over the model, and blocklists of words that are never labelled as entities."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ COMPANY, PRODUCT = "云海一号", "PRODUCT"
 TEXT = f"吴小明在上海银行买了{COMPANY}"
 
 
-def load(kind: str = "tener") -> tuple[Language, Any]:
-    nlp = spacy.load(trained(kind))
+def load(system: str = "tener") -> tuple[Language, Any]:
+    nlp = spacy.load(trained(system))
     return nlp, nlp.add_pipe("entity_lists", before=nlp.pipe_names[-1])
 
 
@@ -45,10 +45,10 @@ def lists(blank: Language) -> EntityLists:
     return blank.get_pipe("entity_lists")  # type: ignore[return-value]
 
 
-@pytest.mark.parametrize("kind", [*SYSTEMS, "characters"])
+@pytest.mark.parametrize("system", [*SYSTEMS, "characters"])
 @pytest.mark.parametrize("label", ["GPE", PRODUCT])
-def test_a_listed_word_is_an_entity_whole_with_its_label_before_every_system(kind: str, label: str) -> None:
-    nlp, lists = load(kind)
+def test_entity_list_takes_precedence_over_model(system: str, label: str) -> None:
+    nlp, lists = load(system)
     before = entities(nlp(UNSEEN))
     lists.add({COMPANY: label, "行买": label})
     assert lists.words() == {COMPANY: label, "行买": label}
@@ -61,7 +61,7 @@ def test_a_listed_word_is_an_entity_whole_with_its_label_before_every_system(kin
 
 
 @pytest.mark.parametrize("label", ["ORG", PRODUCT])
-def test_the_rest_is_decided_as_beside_an_entity_that_the_doc_has(label: str) -> None:
+def test_listed_entity_acts_like_existing_entity(label: str) -> None:
     nlp, lists = load()
     doc = nlp.make_doc(TEXT)
     doc.set_ents([doc.char_span(7, 9, label=label)], default="missing")  # type: ignore[list-item]
@@ -71,7 +71,7 @@ def test_the_rest_is_decided_as_beside_an_entity_that_the_doc_has(label: str) ->
     assert ("行买", label) in expected
 
 
-def test_the_longest_word_wins_then_the_last_list_then_the_order_of_the_list(blank: Language, lists: Any) -> None:
+def test_overlaps_are_resolved_by_length_then_list_order(blank: Language, lists: Any) -> None:
     lists.add({"乙丙": "A", "甲乙": "B", "丙丁戊": "C"})
     assert entities(blank("甲乙丙丁")) == [("乙丙", "A")]
     assert entities(blank("甲乙丙丁戊")) == [("甲乙", "B"), ("丙丁戊", "C")]
@@ -103,14 +103,14 @@ def test_the_longest_word_wins_then_the_last_list_then_the_order_of_the_list(bla
         ("50元", "②50元和450元 1，50元 3．50元", [1, 12]),
     ],
 )
-def test_a_word_does_not_cut_words_of_letters_and_numbers(
+def test_match_does_not_split_alphanumeric_words(
     blank: Language, lists: Any, word: str, text: str, expected: list[int]
 ) -> None:
     lists.add([word], PRODUCT)
     assert [ent.start_char for ent in blank(text).ents] == expected
 
 
-def test_the_entities_of_a_doc_stay_and_one_warning_says_so(blank: Language, lists: Any) -> None:
+def test_existing_entity_overrides_list_with_single_warning(blank: Language, lists: Any) -> None:
     lists.add({"上海银行": "ORG", COMPANY: PRODUCT})
     same = blank.make_doc(TEXT)
     same.ents = [same.char_span(4, 8, label="ORG")]  # type: ignore[list-item]
@@ -120,15 +120,15 @@ def test_the_entities_of_a_doc_stay_and_one_warning_says_so(blank: Language, lis
     doc, again = blank.make_doc(TEXT), blank.make_doc(TEXT)
     for text in (doc, again):
         text.set_ents([text.char_span(4, 6, label="GPE")], default="missing")  # type: ignore[list-item]
-    with pytest.warns(UserWarning, match=r"overlaps with an existing entity of the Doc, which is") as caught:
+    with pytest.warns(UserWarning, match=r"overlaps with an existing entity of the Doc, which is") as caught_warnings:
         found = [entities(doc) for doc in blank.pipe([doc, again])]
-    assert len(caught) == 1
+    assert len(caught_warnings) == 1
     assert found == [[("上海", "GPE"), (COMPANY, PRODUCT)]] * 2
 
 
-@pytest.mark.parametrize("kind", ["tener", "characters"])
-def test_no_entity_of_a_later_component_contains_a_blocked_word(kind: str) -> None:
-    nlp, lists = load(kind)
+@pytest.mark.parametrize("system", ["tener", "characters"])
+def test_later_entities_contain_no_blocklisted_words(system: str) -> None:
+    nlp, lists = load(system)
     texts = ["王小明去了上海", "上海银行的王经理说南京很大，北京也很大，今天天气很好", "北京大学在北京"]
     before = [entities(doc) for doc in nlp.pipe(texts)]
     lists.block(["上海", "北京"])
@@ -139,7 +139,7 @@ def test_no_entity_of_a_later_component_contains_a_blocked_word(kind: str) -> No
     ner: Any = nlp.get_pipe("tener_ner")
     (decoding,) = ner.decode([lists(nlp.make_doc(texts[0]))])
     assert decoding.probabilities([(5, 7, "GPE"), (4, 7, "ORG")]) == [0.0, 0.0]
-    assert sum(reading.probability for reading in decoding.k_best(50_000)) == pytest.approx(1.0)
+    assert sum(sequence.probability for sequence in decoding.k_best(50_000)) == pytest.approx(1.0)
     assert len(decoding.k_best(5)) == 5
     lists.add({"上海银行": "ORG"})
     assert ("上海银行", "ORG") in entities(nlp(texts[1]))
@@ -147,7 +147,7 @@ def test_no_entity_of_a_later_component_contains_a_blocked_word(kind: str) -> No
     assert [entities(doc) for doc in nlp.pipe(texts)] == before
 
 
-def test_other_components_honour_a_list_as_well(blank: Language, lists: Any) -> None:
+def test_entity_ruler_keeps_listed_entities(blank: Language, lists: Any) -> None:
     ruler: Any = blank.add_pipe("entity_ruler")
     ruler.add_patterns([{"label": "GPE", "pattern": "上海"}, {"label": "ORG", "pattern": "吴小"}])
     lists.add({COMPANY: PRODUCT})
@@ -158,7 +158,7 @@ def test_other_components_honour_a_list_as_well(blank: Language, lists: Any) -> 
     assert "doc.ents" in blank.analyze_pipes()["summary"]["entity_lists"]["assigns"]
 
 
-def test_lists_for_some_docs_and_words_of_one_doc(blank: Language, lists: Any) -> None:
+def test_tener_words_selects_lists_and_adds_words(blank: Language, lists: Any) -> None:
     lists.add({COMPANY: PRODUCT, "上海银行": "BANK"}, name="a")
     lists.block(["上海银行"], name="b")
     docs = [blank.make_doc(TEXT) for _ in range(5)]
@@ -182,7 +182,7 @@ def test_lists_for_some_docs_and_words_of_one_doc(blank: Language, lists: Any) -
         ({"云海": PRODUCT, "雲海": "SHIP"}, r"'雲海' has two labels, PRODUCT and SHIP\. Give the word one"),
     ],
 )
-def test_words_of_a_doc_are_checked_as_those_of_lists_are(
+def test_doc_words_are_validated_like_list_words(
     blank: Language, lists: Any, words: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
@@ -197,16 +197,14 @@ def test_words_of_a_doc_are_checked_as_those_of_lists_are(
     assert failed == [doc]
 
 
-def test_words_of_a_doc_that_no_list_takes_are_left_out_with_a_warning(blank: Language) -> None:
+def test_invalid_doc_words_are_skipped_with_warning(blank: Language) -> None:
     doc = blank.make_doc("甲在云海一号")
     doc._.tener_words = {"甲": PRODUCT, COMPANY: PRODUCT}
     with pytest.warns(UserWarning, match=r"1 of the words for the list 'doc\._\.tener_words' were left out, such as"):
         assert entities(blank(doc)) == [(COMPANY, PRODUCT)]
 
 
-def test_lists_are_saved_sourced_pickled_and_used_in_other_processes(
-    blank: Language, lists: Any, tmp_path: Any
-) -> None:
+def test_lists_survive_serialization_and_multiprocessing(blank: Language, lists: Any, tmp_path: Any) -> None:
     lists.add({COMPANY: PRODUCT})
     lists.block(["上海"], name="a")
     lists.add({COMPANY: "SHIP"}, name="here", saved=False)
@@ -214,8 +212,8 @@ def test_lists_are_saved_sourced_pickled_and_used_in_other_processes(
     assert any(line.startswith("spacy_tener") for line in spacy.load(tmp_path / "saved").meta["requirements"])
     sourced = spacy.blank("zh")
     sourced.add_pipe("entity_lists", source=spacy.load(tmp_path / "saved"), name="other")
-    of_bytes = spacy.util.load_model_from_config(blank.config).from_bytes(blank.to_bytes())
-    for copied in (spacy.load(tmp_path / "saved"), of_bytes, sourced):
+    from_bytes_copy = spacy.util.load_model_from_config(blank.config).from_bytes(blank.to_bytes())
+    for copied in (spacy.load(tmp_path / "saved"), from_bytes_copy, sourced):
         loaded: Any = copied.get_pipe(copied.pipe_names[0])
         assert loaded.names == ["a"]
         assert loaded.words() == {COMPANY: PRODUCT}
@@ -235,7 +233,7 @@ def test_lists_are_saved_sourced_pickled_and_used_in_other_processes(
         spacy.load(tmp_path / "saved")
 
 
-def test_a_file_of_words_replaces_the_entities_of_a_list(lists: Any, tmp_path: Any) -> None:
+def test_file_replaces_listed_entities_but_not_blocklist(lists: Any, tmp_path: Any) -> None:
     path = tmp_path / "names.txt"
     lists.add({"旧词": "OLD"})
     lists.block(["上海"])
@@ -259,7 +257,7 @@ def test_a_file_of_words_replaces_the_entities_of_a_list(lists: Any, tmp_path: A
     assert lists.words() == {"iphone 15 pro": PRODUCT, "galaxy 20 s": PRODUCT, "北京 3 ns": PRODUCT, "华为": "5G"}
 
 
-def test_bad_words_and_labels_are_refused_or_left_out_with_a_message(lists: Any) -> None:
+def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
     with pytest.warns(UserWarning, match=r"2 of the words .* were left out, such as \['', '甲'\]: a word must have 2"):
         lists.add({"": PRODUCT, "甲": PRODUCT, COMPANY: PRODUCT})
     assert lists.words() == {COMPANY: PRODUCT}
@@ -276,7 +274,7 @@ def test_bad_words_and_labels_are_refused_or_left_out_with_a_message(lists: Any)
         lists.words("unknown")
 
 
-def test_words_that_are_evidence_and_words_that_are_entities_are_asked_for_by_one_attribute() -> None:
+def test_tener_words_selects_lexicons_and_entity_lists() -> None:
     nlp, lists = load("flat")
     ner: Any = nlp.get_pipe("tener_ner")
     ner.lexicon.add(["云海"], name="evidence")
@@ -292,15 +290,17 @@ def test_words_that_are_evidence_and_words_that_are_entities_are_asked_for_by_on
         nlp(doc)
 
 
-def test_words_that_are_not_whole_tokens_are_left_out_with_one_warning(blank: Language, lists: Any) -> None:
+def test_misaligned_words_are_skipped_with_single_warning(blank: Language, lists: Any) -> None:
     lists.add({"海银": PRODUCT, "银行": "ORG"})
     docs = [Doc(blank.vocab, words=["上海", "银行"], spaces=[False] * 2) for _ in range(2)]
-    with pytest.warns(UserWarning, match=r"leaves out '海银' and other words that do not align with") as caught:
+    with pytest.warns(
+        UserWarning, match=r"leaves out '海银' and other words that do not align with"
+    ) as caught_warnings:
         assert [entities(doc) for doc in blank.pipe(docs)] == [[("银行", "ORG")]] * 2
-    assert len(caught) == 1
+    assert len(caught_warnings) == 1
 
 
-def test_training_pays_no_attention_to_lists() -> None:
+def test_training_ignores_entity_lists() -> None:
     nlp, lists = load()
     ner, examples = nlp.get_pipe("tener_ner"), examples_of(nlp)
     expected = ner.update(examples)["tener_ner"]  # type: ignore[attr-defined]
@@ -308,7 +308,7 @@ def test_training_pays_no_attention_to_lists() -> None:
     assert ner.update(examples)["tener_ner"] == expected  # type: ignore[attr-defined]
 
 
-def test_what_stands_on_the_pipeline_knows_its_lists() -> None:
+def test_tools_use_listed_entities_and_labels() -> None:
     nlp, lists = load()
     lists.add({COMPANY: PRODUCT})
     annotator = Annotator("", AnnotateSettings(probability=True))
@@ -327,14 +327,14 @@ def test_what_stands_on_the_pipeline_knows_its_lists() -> None:
 
 
 @pytest.mark.parametrize("has_lists", [True, False])
-def test_a_text_may_bring_words_of_its_own_to_any_pipeline(has_lists: bool) -> None:
+def test_text_with_words_works_with_any_pipeline(has_lists: bool) -> None:
     nlp = load()[0] if has_lists else spacy.load(trained("tener"))
     doc = make_doc(nlp, TextWithWords(TEXT, {COMPANY: PRODUCT}))
     assert (COMPANY, PRODUCT) in entities(nlp(doc))
 
 
 @pytest.mark.parametrize("threshold", [{"GPE": 0.5, PRODUCT: 0.5}, {PRODUCT: 0.5}])
-def test_a_threshold_of_a_label_that_the_model_lacks_is_refused_whatever_a_batch_holds(threshold: Any) -> None:
+def test_threshold_for_label_unknown_to_model_raises_error(threshold: Any) -> None:
     nlp, lists = load()
     lists.add({COMPANY: PRODUCT})
     nlp.get_pipe("tener_ner").cfg["threshold"] = threshold  # type: ignore[attr-defined]
@@ -343,7 +343,7 @@ def test_a_threshold_of_a_label_that_the_model_lacks_is_refused_whatever_a_batch
             nlp(text)
 
 
-def test_a_label_that_is_renamed_is_renamed_in_lists() -> None:
+def test_extension_renames_labels_in_lists() -> None:
     nlp, lists = load()
     lists.add({COMPANY: PRODUCT, "和田": "GPE"})
     lists.add({"云海": "GPE"}, name="a")
@@ -358,7 +358,7 @@ def test_a_label_that_is_renamed_is_renamed_in_lists() -> None:
     assert lists.blocked() == ["上海"]
 
 
-def test_a_word_of_another_script_is_the_same_word(blank: Language, lists: Any) -> None:
+def test_traditional_and_simplified_words_are_equivalent(blank: Language, lists: Any) -> None:
     lists.add({"雲海": PRODUCT})
     assert [ent.text for ent in blank("云海和雲海").ents] == ["云海", "雲海"]
     lists.add({"云海": "SHIP"})
@@ -369,7 +369,7 @@ def test_a_word_of_another_script_is_the_same_word(blank: Language, lists: Any) 
         lists.add({"云海": "SHIP", "雲海": PRODUCT})
 
 
-def test_a_list_that_is_not_there_is_told_the_names_of_those_that_are() -> None:
+def test_unknown_list_error_names_existing_lists() -> None:
     lists: Any = spacy.blank("zh").add_pipe("entity_lists")
     with pytest.raises(ValueError, match=r"Unknown list of words 'day'\. There are no valid values\."):
         lists.remove(["昨天"], name="day")

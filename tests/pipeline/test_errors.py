@@ -1,4 +1,4 @@
-"""What cannot work is refused with one clear message that names the thing and the remedy."""
+"""Invalid settings, labels, examples and calls raise errors that name the problem and how to fix it."""
 
 import re
 from types import SimpleNamespace
@@ -16,18 +16,18 @@ TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
 
 
-@pytest.mark.parametrize(("name", "wanted"), [("window", "a valid integer"), ("spans_key", "a valid string")])
-def test_settings_of_another_type_name_theirs(blank, name, wanted):
+@pytest.mark.parametrize(("name", "expected_type"), [("window", "a valid integer"), ("spans_key", "a valid string")])
+def test_setting_of_wrong_type_raises_error(blank, name, expected_type):
     nlp = blank()
     nlp.get_pipe("tener_ner").cfg[name] = 0.5
-    with pytest.raises(ValueError, match=re.escape(f"tener_ner: {name} must be {wanted}; got 0.5. Correct")):
+    with pytest.raises(ValueError, match=re.escape(f"tener_ner: {name} must be {expected_type}; got 0.5. Correct")):
         nlp(TEXT)
 
 
-@pytest.mark.parametrize("kind", ["another tagger", "a tok2vec", "our tok2vec"])
-def test_a_model_without_a_crf_is_refused(tiny_hash_embed, tiny_model, make_examples, kind):
+@pytest.mark.parametrize("model_type", ["another tagger", "a tok2vec", "our tok2vec"])
+def test_model_without_crf_raises_error(tiny_hash_embed, tiny_model, make_examples, model_type):
     tagger = {"@architectures": "spacy.Tagger.v2", "tok2vec": tiny_hash_embed}
-    model = {"another tagger": tagger, "a tok2vec": tiny_hash_embed, "our tok2vec": tiny_model["tok2vec"]}[kind]
+    model = {"another tagger": tagger, "a tok2vec": tiny_hash_embed, "our tok2vec": tiny_model["tok2vec"]}[model_type]
     nlp = spacy.blank("zh")
     pipe = nlp.add_pipe("tener_ner", config={"model": model})
     with pytest.raises(ValueError, match=r"'tener_ner' needs.*spacy_tener.CRFTagger.v1"):
@@ -37,7 +37,7 @@ def test_a_model_without_a_crf_is_refused(tiny_hash_embed, tiny_model, make_exam
 
 
 @pytest.mark.parametrize("train_first", [False, True])
-def test_a_label_of_the_data_that_the_component_does_not_have_is_named(blank, learn, make_examples, train_first):
+def test_unknown_label_in_examples_raises_error(blank, learn, make_examples, train_first):
     nlp = blank()
     if train_first:
         learn(nlp, make_examples(nlp), steps=1)
@@ -45,14 +45,14 @@ def test_a_label_of_the_data_that_the_component_does_not_have_is_named(blank, le
         nlp.update(make_examples(nlp, [("火星很远", [(0, 2, "PLANET")])]))
 
 
-def test_labels_given_to_initialization_must_hold_those_of_the_data(blank, make_examples):
+def test_label_missing_from_initialize_labels_raises_error(blank, make_examples):
     nlp = blank()
     nlp.get_pipe("tener_ner").initialize(lambda: make_examples(nlp), nlp=nlp, labels=["PER"])
     with pytest.raises(ValueError, match="'GPE'"):
         nlp.update(make_examples(nlp, [(TEXT, FOUND)]))
 
 
-def test_labels_given_as_one_string_are_refused(blank, make_examples):
+def test_initialize_labels_as_string_raises_error(blank, make_examples):
     pipe = blank().get_pipe("tener_ner")
     with pytest.raises(ValueError, match=r"must be a list, not the string 'PER'"):
         pipe.initialize(lambda: make_examples(blank()), labels="PER")
@@ -60,14 +60,14 @@ def test_labels_given_as_one_string_are_refused(blank, make_examples):
 
 
 @pytest.mark.parametrize("label", ["", " ", "\n"])
-def test_a_label_needs_a_name(learned, label):
+def test_empty_label_raises_error(learned, label):
     pipe = learned().get_pipe("tener_ner")
     with pytest.raises(ValueError, match="a label must be a non-empty string"):
         pipe.add_label(label)
     assert pipe.labels == ("GPE", "ORG", "PER")
 
 
-def test_training_before_initialization_names_the_remedy(blank, make_examples):
+def test_update_before_initialization_raises_error(blank, make_examples):
     nlp = blank()
     for label in ("PER", "GPE"):
         nlp.get_pipe("tener_ner").add_label(label)
@@ -75,21 +75,21 @@ def test_training_before_initialization_names_the_remedy(blank, make_examples):
         nlp.update(make_examples(nlp, [(TEXT, FOUND)]))
 
 
-def test_examples_must_be_examples(learned):
+def test_update_and_rehearse_require_example_objects(learned):
     pipe = learned().get_pipe("tener_ner")
     for method in (pipe.update, pipe.rehearse):
         with pytest.raises(TypeError, match="E978"):
             method([TEXT])
 
 
-def test_initialization_needs_examples_from_a_function(blank):
+def test_initialize_requires_function_that_returns_examples(blank):
     pipe = blank().get_pipe("tener_ner")
-    for wrong in ([], lambda: [TEXT], None):
+    for invalid in ([], lambda: [TEXT], None):
         with pytest.raises(TypeError, match=r"E930|E978"):
-            pipe.initialize(wrong)
+            pipe.initialize(invalid)
 
 
-def test_workers_cannot_use_a_gpu_and_the_remedy_is_named(learned, monkeypatch):
+def test_multiprocessing_on_gpu_raises_error(learned, monkeypatch):
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
     monkeypatch.setattr(pipe.model, "ops", SimpleNamespace(name="cupy", xp=np))
@@ -98,7 +98,7 @@ def test_workers_cannot_use_a_gpu_and_the_remedy_is_named(learned, monkeypatch):
 
 
 class TestErrorHandler:
-    """As every trainable component of spaCy: the handler is told, and the failing batch is left out."""
+    """As in all trainable components of spaCy, the error handler is called, and the failing batch is skipped."""
 
     @pytest.fixture
     def calls(self):
@@ -117,16 +117,16 @@ class TestErrorHandler:
         nlp.set_error_handler(lambda name, pipe, docs, error: calls.append((name, [d.text for d in docs], str(error))))
         return nlp
 
-    def test_the_failing_batch_is_left_out_of_the_stream(self, nlp, calls, entities_of):
+    def test_failing_batch_is_removed_from_stream(self, nlp, calls, entities_of):
         docs = list(nlp.pipe([TEXT, "坏", "京", ""], batch_size=1))
         assert [entities_of(doc) for doc in docs] == [FOUND, [(0, 1, "GPE")], []]
         assert calls == [("tener_ner", ["坏"], "broken")]
 
-    def test_a_batch_fails_as_a_whole(self, nlp, calls):
+    def test_error_removes_all_docs_of_batch(self, nlp, calls):
         assert [doc.text for doc in nlp.pipe([TEXT, "坏", "京"], batch_size=2)] == ["京"]
         assert calls == [("tener_ner", [TEXT, "坏"], "broken")]
 
-    def test_without_a_handler_the_error_is_raised(self, nlp):
+    def test_default_handler_raises_error(self, nlp):
         nlp.set_error_handler(raise_error)
         with pytest.raises(RuntimeError, match="broken"):
             nlp("坏")
@@ -134,14 +134,14 @@ class TestErrorHandler:
             list(nlp.pipe([TEXT, "坏"]))
 
 
-def test_annotation_that_spacy_itself_refuses_is_refused(learned):
+def test_invalid_biluo_annotation_raises_error(learned):
     nlp = learned()
     with pytest.raises(ValueError, match="E067"):
         nlp.update([Example.from_dict(nlp.make_doc(TEXT), {"entities": ["O", "I-PER", *["O"] * 5]})])
 
 
-def test_an_entity_that_begins_nowhere_is_left_as_it_is(learned):
-    """A Doc put together by hand may hold an I without its B: prediction does not fail on it."""
+def test_inside_token_without_begin_token_is_kept(learned):
+    """A Doc that was created manually may contain an I token without a B token. Prediction does not fail."""
     nlp = learned()
     doc = Doc(nlp.vocab, words=list(TEXT), spaces=[False] * 7)
     per = nlp.vocab.strings["PER"]

@@ -1,4 +1,4 @@
-"""New labels beside those that a trained pipeline keeps: the loss against brute force, and what is learned."""
+"""Extend trained pipelines by new labels: the losses compared with brute force, and the result of training."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from spacy_tener.tagging import TagLayout
 
 LENGTH = 4
 OLD, BOTH = TagLayout(1), TagLayout(2)
+# Units 1 and 2 are an entity with the second label.
 NEW_ENTITY = {1: BOTH.begin.start + 1, 2: BOTH.end.start + 1}
-"""Units 1 and 2 are an entity of the second label."""
 
 
 def random_crf(n_labels):
@@ -39,8 +39,8 @@ def scores_of(crf, emissions, paths):
 
 
 @pytest.fixture
-def partly(blank):
-    """Return the target of a text whose annotation is of some labels only."""
+def make_partial_target(blank):
+    """Return a function that creates the target of a text that is annotated for some labels only."""
 
     def make(*annotated, text="甲乙丙丁", entities=((1, 3, "NEW"),)):
         nlp = blank()
@@ -56,44 +56,48 @@ def partly(blank):
     return make
 
 
-def test_open_labels_may_be_anywhere_and_the_others_only_where_they_are_annotated(partly):
+def test_loss_with_unannotated_labels_equals_brute_force(make_partial_target):
     student, emissions = random_crf(2), torch.randn(LENGTH, BOTH.n_tags)
     paths = all_paths(BOTH, LENGTH)
-    of_new = [block.start + 1 for block in (BOTH.begin, BOTH.single, BOTH.end, BOTH.inside)]
+    new_tags = [block.start + 1 for block in (BOTH.begin, BOTH.single, BOTH.end, BOTH.inside)]
     agrees = (paths[:, list(NEW_ENTITY)] == list(NEW_ENTITY.values())).all(axis=1)
-    agrees &= ~np.isin(paths[:, [0, 3]], of_new).any(axis=1)
+    agrees &= ~np.isin(paths[:, [0, 3]], new_tags).any(axis=1)
     scores = scores_of(student, emissions, paths)
     expected = scores.logsumexp(0) - scores[torch.from_numpy(agrees)].logsumexp(0)
-    loss = batch_loss(student, emissions, [partly("NEW")])
+    loss = batch_loss(student, emissions, [make_partial_target("NEW")])
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4)
 
 
-def test_a_teacher_completes_annotation_by_its_distribution_under_it(partly):
-    """To the teacher an entity of a label that it lacks is no entity."""
+def test_completion_loss_equals_brute_force(make_partial_target):
+    """The teacher was not trained on the new label, so its label sequences are O at the new entity."""
     student, teacher = random_crf(2), random_crf(1)
-    emissions, taught = torch.randn(LENGTH, BOTH.n_tags), torch.randn(LENGTH, OLD.n_tags)
-    of_teacher = all_paths(OLD, LENGTH)
-    of_teacher = of_teacher[(of_teacher[:, list(NEW_ENTITY)] == OLD.outside).all(axis=1)]
-    share = scores_of(teacher, taught, of_teacher).softmax(0)
-    completed = OLD.within(BOTH)[of_teacher]
-    completed[:, list(NEW_ENTITY)] = list(NEW_ENTITY.values())
+    emissions, teacher_emissions = torch.randn(LENGTH, BOTH.n_tags), torch.randn(LENGTH, OLD.n_tags)
+    teacher_paths = all_paths(OLD, LENGTH)
+    teacher_paths = teacher_paths[(teacher_paths[:, list(NEW_ENTITY)] == OLD.outside).all(axis=1)]
+    probabilities = scores_of(teacher, teacher_emissions, teacher_paths).softmax(0)
+    completed_paths = OLD.within(BOTH)[teacher_paths]
+    completed_paths[:, list(NEW_ENTITY)] = list(NEW_ENTITY.values())
     log_total = scores_of(student, emissions, all_paths(BOTH, LENGTH)).logsumexp(0)
-    expected = log_total - (share * scores_of(student, emissions, completed)).sum()
-    part = partly("NEW")
-    loss = completion_loss(student, teacher, emissions, [taught.numpy()], [part])
+    expected = log_total - (probabilities * scores_of(student, emissions, completed_paths)).sum()
+    partial = make_partial_target("NEW")
+    loss = completion_loss(student, teacher, emissions, [teacher_emissions.numpy()], [partial])
     assert float(loss.detach()) == pytest.approx(float(expected), rel=1e-4)
-    full = partly()
-    gold = float(batch_loss(student, emissions, [full]).detach())
-    both = completion_loss(student, teacher, torch.cat([emissions] * 2), [taught.numpy()] * 2, [part, full])
-    assert float(both.detach()) == pytest.approx(float(expected) + gold, rel=1e-4)
+    complete = make_partial_target()
+    gold = float(batch_loss(student, emissions, [complete]).detach())
+    total = completion_loss(
+        student, teacher, torch.cat([emissions] * 2), [teacher_emissions.numpy()] * 2, [partial, complete]
+    )
+    assert float(total.detach()) == pytest.approx(float(expected) + gold, rel=1e-4)
     for weight in (0.5, 0.0):
-        loss = completion_loss(student, teacher, emissions, [taught.numpy()], [replace(part, weight=weight)])
+        loss = completion_loss(
+            student, teacher, emissions, [teacher_emissions.numpy()], [replace(partial, weight=weight)]
+        )
         assert float(loss.detach()) == pytest.approx(weight * float(expected), rel=1e-4)
 
 
-def test_loss_of_a_nested_model_is_the_sum_over_its_depths(partly):
+def test_loss_of_a_nested_model_is_the_sum_over_its_depths(make_partial_target):
     student, teacher = random_crf(2), random_crf(1)
-    texts = [partly("NEW"), partly()]
+    texts = [make_partial_target("NEW"), make_partial_target()]
     emissions = torch.randn(2 * LENGTH, 2 * BOTH.n_tags)
     soft = [torch.randn(LENGTH, 2 * OLD.n_tags).numpy() for _ in texts]
     expected = 0.0
@@ -105,11 +109,11 @@ def test_loss_of_a_nested_model_is_the_sum_over_its_depths(partly):
     assert float(loss.detach()) == pytest.approx(expected, rel=1e-4)
 
 
-def test_negative_examples_count_where_a_teacher_completes_the_annotation(partly):
+def test_completion_loss_includes_negative_examples(make_partial_target):
     """The first unit is not an entity of the old label."""
     student, teacher = random_crf(2), random_crf(1)
     emissions, soft = torch.randn(LENGTH, BOTH.n_tags), torch.randn(LENGTH, OLD.n_tags).numpy()
-    part = partly("NEW")
+    partial = make_partial_target("NEW")
     paths = all_paths(BOTH, LENGTH)
     new_tags = [block.start + 1 for block in (BOTH.begin, BOTH.single, BOTH.end, BOTH.inside)]
     agrees = (paths[:, list(NEW_ENTITY)] == list(NEW_ENTITY.values())).all(axis=1)
@@ -117,32 +121,35 @@ def test_negative_examples_count_where_a_teacher_completes_the_annotation(partly
     paths = paths[agrees]
     probabilities = scores_of(student, emissions, paths).softmax(0)
     probability = float(probabilities[torch.from_numpy(paths[:, 0] == BOTH.single.start)].sum())
-    without = completion_loss(student, teacher, emissions, [soft], [part])
-    with_span = replace(part, incorrect=[IncorrectSpan(0, 1, 0)])
+    without = completion_loss(student, teacher, emissions, [soft], [partial])
+    with_span = replace(partial, incorrect=[IncorrectSpan(0, 1, 0)])
     for weight in (1.0, 0.5):
         loss = completion_loss(student, teacher, emissions, [soft], [replace(with_span, weight=weight)])
         expected = weight * (float(without.detach()) - np.log1p(-probability))
         assert float(loss.detach()) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_text_annotated_for_all_labels_has_none_open(partly):
-    assert partly("OLD", "NEW").unannotated_labels is None
-    assert partly("NEW").unannotated_labels.tolist() == [True, False]
+def test_fully_annotated_text_has_no_unannotated_labels(make_partial_target):
+    assert make_partial_target("OLD", "NEW").unannotated_labels is None
+    assert make_partial_target("NEW").unannotated_labels.tolist() == [True, False]
     with pytest.raises(
         ValueError, match=r"user_data\['spacy_tener.labels'\] must be a list of labels, but is \['a', 1\]"
     ):
-        partly("a", 1)
+        make_partial_target("a", 1)
 
 
-def test_windows_hold_each_unit_once(partly):
-    target = partly("NEW", text="甲乙丙丁戊己", entities=((2, 4, "NEW"),))
+def test_windows_partition_open_units(make_partial_target):
+    target = make_partial_target("NEW", text="甲乙丙丁戊己", entities=((2, 4, "NEW"),))
     parts = [target.in_window(window) for window in (Window(0, 4, 0, 3), Window(2, 6, 3, 6))]
-    # The entity begins in the kept part of the first window, so that the second window has nothing to say of its end.
-    assert [part.open_units.tolist() for part in parts] == [[True, True, False, False], [False, False, True, True]]
+    # The entity starts in the kept part of the first window, so the second window allows all tags at its end.
+    assert [partial.open_units.tolist() for partial in parts] == [
+        [True, True, False, False],
+        [False, False, True, True],
+    ]
     assert parts[1].agreeing(BOTH)[:2].all()
 
 
-def test_a_component_learns_a_label_and_keeps_its_own(learned, tmp_path, entities_of):
+def test_extended_component_learns_label_and_keeps_old_labels(learned, tmp_path, entities_of):
     learned().to_disk(tmp_path / "before")
     before, nlp = spacy.load(tmp_path / "before"), spacy.load(tmp_path / "before")
     pipe = nlp.get_pipe("tener_ner")
@@ -161,7 +168,7 @@ def test_a_component_learns_a_label_and_keeps_its_own(learned, tmp_path, entitie
     assert entities_of(nlp(text)) == sorted([*names, (3, 5, "VERB")])
 
 
-def test_all_that_is_known_of_a_label_goes_on_under_its_new_name(learned):
+def test_renamed_label_keeps_settings(learned):
     pipe = learned().get_pipe("tener_ner")
     label, *others = pipe.labels
     pipe.cfg |= {"threshold": {label: 0.5}, "latin_edges": {label: [9, 1]}, "labels_over_lines": [label]}
@@ -172,7 +179,7 @@ def test_all_that_is_known_of_a_label_goes_on_under_its_new_name(learned):
     assert (pipe.label_index.tags_by_unit_type == before.tags_by_unit_type).all()
 
 
-def test_what_cannot_be_renamed_is_refused(learned):
+def test_invalid_renames_raise_errors(learned):
     pipe = learned().get_pipe("tener_ner")
     first, second = pipe.labels[:2]
     with pytest.raises(RemedyError, match="label to rename"):

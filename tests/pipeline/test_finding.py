@@ -1,4 +1,4 @@
-"""The component of tener_ner's kind is found, or missed, in the same words everywhere."""
+"""Find the `tener_ner` components of a pipeline. If there are none, errors list the other components."""
 
 import pytest
 import spacy
@@ -15,13 +15,13 @@ def nlp():
     return nlp
 
 
-def test_they_come_by_name_in_the_order_of_the_pipeline(nlp):
+def test_crf_pipes_are_returned_in_pipeline_order(nlp):
     assert list(crf_pipes(nlp)) == ["first", "second"]
     assert find_crf_pipe(nlp).name == "first"
     assert find_crf_pipe(nlp, "second") is nlp.get_pipe("second")
 
 
-def test_one_that_is_not_there_is_missed_with_what_there_is(nlp):
+def test_missing_component_error_lists_pipe_names(nlp):
     with pytest.raises(
         RemedyError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Use the name first or second"
     ):
@@ -30,7 +30,7 @@ def test_one_that_is_not_there_is_missed_with_what_there_is(nlp):
         find_crf_pipe(spacy.blank("zh"), pipeline_name="X")
 
 
-@pytest.mark.parametrize("look", [find_crf_pipe, check_finders])
-def test_one_that_is_disabled_is_to_be_enabled(nlp, look):
+@pytest.mark.parametrize("find", [find_crf_pipe, check_finders])
+def test_disabled_component_error_names_component(nlp, find):
     with nlp.select_pipes(disable=["first", "second"]), pytest.raises(RemedyError, match="Enable first or second"):
-        look(nlp)
+        find(nlp)

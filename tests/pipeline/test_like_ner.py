@@ -1,4 +1,4 @@
-"""Whoever knows spaCy's `ner` is not surprised: the same input for both, and the same behaviour expected of both."""
+"""Compatibility with spaCy's `ner`: all tests run with both components and expect the same behaviour."""
 
 import pickle
 
@@ -25,7 +25,7 @@ def iob_of(doc):
     return "".join(token.ent_iob_ or "-" for token in doc)
 
 
-def test_what_was_learned_is_found_and_written_to_ents_and_tokens(nlp, sentences, entities_of):
+def test_predictions_are_written_to_ents_and_tokens(nlp, sentences, entities_of):
     for text, entities in sentences:
         assert entities_of(nlp(text)) == entities
     doc = nlp(TEXT)
@@ -33,30 +33,28 @@ def test_what_was_learned_is_found_and_written_to_ents_and_tokens(nlp, sentences
     assert [token.ent_type_ for token in doc] == ["PER"] * 3 + [""] * 2 + ["GPE"] * 2
 
 
-def test_labels_come_from_the_data_in_the_order_of_the_alphabet(pipe):
+def test_labels_are_sorted_alphabetically(pipe):
     assert pipe.labels == ("GPE", "ORG", "PER")
 
 
-def test_a_label_is_new_once(pipe):
+def test_add_label_returns_one_for_new_labels_only(pipe):
     assert pipe.add_label("NEW") == 1
     assert pipe.add_label("NEW") == 0
     assert "NEW" in pipe.labels
 
 
-def test_a_label_that_is_no_text_is_refused(pipe):
+def test_non_string_label_raises_error(pipe):
     with pytest.raises((ValueError, TypeError), match=r"(?i)only .*unicode"):
         pipe.add_label(3)
 
 
-def test_adding_a_label_changes_no_prediction(nlp, pipe, entities_of, sentences):
+def test_add_label_does_not_change_predictions(nlp, pipe, entities_of, sentences):
     before = [entities_of(nlp(text)) for text, _ in sentences]
     pipe.add_label("NEW")
     assert [entities_of(nlp(text)) for text, _ in sentences] == before
 
 
-def test_a_label_added_after_training_is_learned_with_the_same_optimizer(
-    blank, factory, learn, make_examples, entities_of
-):
+def test_label_added_after_training_is_learned(blank, factory, learn, make_examples, entities_of):
     nlp = blank(factory)
     optimizer = learn(nlp, make_examples(nlp))
     nlp.get_pipe(factory).add_label("PLANET")
@@ -65,7 +63,7 @@ def test_a_label_added_after_training_is_learned_with_the_same_optimizer(
     assert entities_of(nlp(TEXT)) == FOUND
 
 
-def test_empty_docs_and_docs_of_one_token_pass_among_others(nlp, entities_of):
+def test_empty_and_single_token_docs_are_processed(nlp, entities_of):
     texts = ["", TEXT, "", " ", "京", "\n\n", ""]
     expected = [[], FOUND, [], [], [(0, 1, "GPE")], [], []]
     assert [entities_of(doc) for doc in nlp.pipe(texts)] == expected
@@ -73,77 +71,77 @@ def test_empty_docs_and_docs_of_one_token_pass_among_others(nlp, entities_of):
     assert [entities_of(doc) for doc in nlp.pipe(["", ""])] == [[], []]
 
 
-def test_empty_docs_pass_in_training(nlp, pipe, make_examples):
+def test_update_accepts_empty_docs(nlp, pipe, make_examples):
     losses = pipe.update(make_examples(nlp, [("", []), (TEXT, FOUND), (" ", [])]), losses={})
     assert losses[pipe.name] >= 0.0
     assert pipe.update(make_examples(nlp, [("", [])]), losses={}) == {pipe.name: 0.0}
 
 
-def test_an_update_without_examples_does_nothing(nlp, pipe):
+def test_update_without_examples_changes_nothing(nlp, pipe):
     before = pipe.model.to_bytes()
     assert nlp.update([], sgd=nlp.create_optimizer()) == {}
     assert pipe.update([], sgd=nlp.create_optimizer()) == {pipe.name: 0.0}
     assert pipe.model.to_bytes() == before
 
 
-def test_examples_without_annotation_change_no_weight(nlp, pipe):
+def test_update_without_annotation_changes_no_weights(nlp, pipe):
     examples = [Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))]
     before = pipe.model.to_bytes()
     assert nlp.update(examples, sgd=nlp.create_optimizer(), losses={}) == {pipe.name: 0.0}
     assert pipe.model.to_bytes() == before
 
 
-def test_preset_entities_stay_with_their_ids_and_others_are_found_around(nlp, pipe):
+def test_existing_entities_and_ids_are_kept(nlp, pipe):
     doc = nlp.make_doc(TEXT)
     doc.set_ents([Span(doc, 0, 2, label="ORG", kb_id="Q42", span_id="S7")], default="missing")
     doc = pipe(doc)
-    preset, *found = doc.ents
-    assert (preset.text, preset.label_, preset.kb_id_, preset.id_) == ("王小", "ORG", "Q42", "S7")
+    existing, *found = doc.ents
+    assert (existing.text, existing.label_, existing.kb_id_, existing.id_) == ("王小", "ORG", "Q42", "S7")
     assert (found[-1].text, found[-1].label_) == ("上海", "GPE")
     assert all(ent.start >= 2 for ent in found)
 
 
-def test_tokens_set_to_be_outside_may_still_become_entities(nlp, pipe, annotated, entities_of):
+def test_outside_tokens_can_become_entities(nlp, pipe, annotated, entities_of):
     assert entities_of(pipe(annotated(nlp, TEXT, outside=[(0, len(TEXT))]))) == FOUND
 
 
-def test_entities_across_a_place_known_to_start_no_sentence_are_found(nlp, pipe, entities_of):
+def test_entities_are_found_with_annotated_sentence_starts(nlp, pipe, entities_of):
     doc = Doc(nlp.vocab, words=list(TEXT), spaces=[False] * 7, sent_starts=[True] + [False] * 6)
     assert entities_of(pipe(doc)) == FOUND
 
 
-def test_two_processes_find_what_one_finds(nlp, entities_of):
+def test_multiprocessing_gives_same_predictions(nlp, entities_of):
     texts = [TEXT, "", "京", "吴重阳在中国银行工作。", " "] * 2
     expected = [entities_of(doc) for doc in nlp.pipe(texts)]
     assert [entities_of(doc) for doc in nlp.pipe(texts, n_process=2, batch_size=3)] == expected
 
 
-def test_texts_may_carry_context(nlp, entities_of):
+def test_pipe_as_tuples_returns_context(nlp, entities_of):
     pairs = nlp.pipe([(TEXT, {"id": 1}), ("", {"id": 2}), ("京", {"id": 3})], as_tuples=True)
     assert [(entities_of(doc), context["id"]) for doc, context in pairs] == [(FOUND, 1), ([], 2), ([(0, 1, "GPE")], 3)]
 
 
-def test_a_component_alone_is_pickled(nlp, pipe, entities_of):
+def test_component_can_be_pickled(nlp, pipe, entities_of):
     copy = pickle.loads(pickle.dumps(pipe))
     assert entities_of(copy(nlp.make_doc(TEXT))) == FOUND
     assert copy.labels == pipe.labels
 
 
-def test_an_untrained_component_is_saved_and_loaded(blank, factory, tmp_path):
+def test_untrained_component_can_be_saved_and_loaded(blank, factory, tmp_path):
     blank(factory).to_disk(tmp_path)
     assert spacy.load(tmp_path).pipe_names == [factory]
 
 
-def test_an_untrained_component_does_not_pretend_to_predict(blank, factory):
+def test_untrained_component_raises_error_for_text(blank, factory):
     with pytest.raises(ValueError, match=r"initialize\(\)"):
         blank(factory)(TEXT)
 
 
-def test_an_untrained_component_lets_empty_docs_pass(blank, factory):
+def test_untrained_component_accepts_empty_docs(blank, factory):
     assert not blank(factory)("").ents
 
 
-def test_a_pipeline_may_be_initialized_without_entities(blank, factory, make_examples, entities_of):
+def test_initialization_without_entities_predicts_no_entities(blank, factory, make_examples, entities_of):
     nlp = blank(factory)
     examples = make_examples(nlp, [(TEXT, []), ("京", [])])
     optimizer = nlp.initialize(lambda: examples)
@@ -152,7 +150,7 @@ def test_a_pipeline_may_be_initialized_without_entities(blank, factory, make_exa
     assert entities_of(nlp(TEXT)) == []
 
 
-def test_a_second_initialization_starts_from_new_weights(blank, factory, learn, make_examples, entities_of):
+def test_second_initialization_resets_weights(blank, factory, learn, make_examples, entities_of):
     nlp = blank(factory)
     examples = make_examples(nlp)
     learn(nlp, examples)
@@ -161,7 +159,7 @@ def test_a_second_initialization_starts_from_new_weights(blank, factory, learn, 
     assert entities_of(nlp(TEXT)) != FOUND
 
 
-def test_parameter_averages_are_used_inside_the_context_only(nlp, pipe, make_examples):
+def test_use_params_replaces_weights_temporarily(nlp, pipe, make_examples):
     before = pipe.model.to_bytes()
     averages = {}
     for node in pipe.model.walk():
@@ -175,7 +173,7 @@ def test_parameter_averages_are_used_inside_the_context_only(nlp, pipe, make_exa
     assert pipe.model.to_bytes() == before
 
 
-def test_rehearsal_needs_a_model_to_remember(nlp, pipe, make_examples):
+def test_rehearse_requires_resume_training(nlp, pipe, make_examples):
     before = pipe.model.to_bytes()
     assert not pipe.rehearse(make_examples(nlp), sgd=nlp.create_optimizer())
     assert pipe.model.to_bytes() == before
@@ -183,7 +181,7 @@ def test_rehearsal_needs_a_model_to_remember(nlp, pipe, make_examples):
     assert set(nlp.rehearse(make_examples(nlp), losses={})) == {pipe.name}
 
 
-def test_spans_known_to_be_wrong_are_unlearned(blank, factory, learn, make_examples, entities_of):
+def test_incorrect_spans_are_unlearned(blank, factory, learn, make_examples, entities_of):
     nlp = blank(factory, incorrect_spans_key="wrong")
     assert nlp.get_pipe(factory).incorrect_spans_key == "wrong"
     optimizer = learn(nlp, make_examples(nlp))

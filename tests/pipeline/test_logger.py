@@ -1,4 +1,4 @@
-"""The log of a training as JSON lines."""
+"""The logger that writes the progress of a training run to a JSONL file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import srsly
 from spacy_tener.pipeline.learning.callbacks import json_lines_logger
 
 
-def test_the_directory_of_the_log_is_made(tmp_path: Path) -> None:
+def test_logger_creates_parent_directories(tmp_path: Path) -> None:
     path = tmp_path / "logs" / "first" / "log.jsonl"
     nlp = spacy.blank("zh")
     nlp.config["training"] = {"score_weights": {"ents_f": 1.0}, "max_steps": 1, "eval_frequency": 1}  # type: ignore[index]

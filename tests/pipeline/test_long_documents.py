@@ -1,4 +1,4 @@
-"""Long documents: overlapping windows, bounded batches, entities neither split nor doubled."""
+"""Long documents: overlapping windows, limited batch sizes, and entities that are neither split nor duplicated."""
 
 import numpy as np
 import pytest
@@ -14,26 +14,26 @@ SMALL = {"window": 20, "overlap": 6, "max_units": 50}
 
 
 def repeated(times):
-    """Where the entities of a sentence lie in a text that repeats it."""
+    """Return the entities of a text that repeats the sentence."""
     return [(start + 8 * i, end + 8 * i, label) for i in range(times) for start, end, label in FOUND]
 
 
 @pytest.fixture(scope="module")
-def by_heart():
+def cache():
     return {}
 
 
 @pytest.fixture
-def knows(by_heart, learn, make_examples, blank):
-    """Makes a pipeline that knows the sentence wherever it stands, with settings of its own."""
+def overfitted(cache, learn, make_examples, blank):
+    """Return a function that creates a pipeline with given settings, overfitted to repetitions of the sentence."""
 
     def make(**config):
-        if "bytes" not in by_heart:
+        if "bytes" not in cache:
             nlp = blank()
             data = [(SENTENCE * n, repeated(n)) for n in (1, 2, 3)] + [(SENTENCE[3:], [(2, 4, "GPE")])]
             learn(nlp, make_examples(nlp, data), steps=80)
-            by_heart["bytes"] = nlp.to_bytes()
-        nlp = blank(**config).from_bytes(by_heart["bytes"])
+            cache["bytes"] = nlp.to_bytes()
+        nlp = blank(**config).from_bytes(cache["bytes"])
         nlp.get_pipe("tener_ner").cfg.update(config)
         return nlp
 
@@ -41,8 +41,8 @@ def knows(by_heart, learn, make_examples, blank):
 
 
 @pytest.fixture
-def recorded(monkeypatch):
-    """Record the lengths in every batch that a model reads, in training and in prediction."""
+def record_batches(monkeypatch):
+    """Return a function that records the lengths of windows in all batches of a model."""
 
     def record(model):
         batches = []
@@ -59,27 +59,27 @@ def recorded(monkeypatch):
     return record
 
 
-def test_every_entity_of_a_long_document_is_found_once(knows, entities_of):
-    nlp = knows(**SMALL)
+def test_entities_of_long_document_are_found_once(overfitted, entities_of):
+    nlp = overfitted(**SMALL)
     assert entities_of(nlp(SENTENCE * 40)) == repeated(40)
 
 
-def test_an_entity_across_a_cut_is_neither_split_nor_doubled(knows, entities_of):
-    """Without sentence ends to cut at, cuts fall everywhere, into entities too."""
-    small, large = knows(window=21, overlap=8, max_units=21), knows()
-    cuts = set()
+def test_window_boundaries_do_not_split_or_duplicate_entities(overfitted, entities_of):
+    """Without sentence ends, window boundaries are at any position, also inside entities."""
+    small, large = overfitted(window=21, overlap=8, max_units=21), overfitted()
+    boundaries = set()
     for shift in range(8):
         text = "去" * shift + SENTENCE[:-1] * 12
         assert entities_of(small(text)) == entities_of(large(text))
         view = view_of(small.make_doc(text), "tokens")
         pipe = small.get_pipe("tener_ner")
         [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
-        cuts |= {(window.keep_end - shift) % 7 for window in split.windows[:-1]}
-    # In front of, inside and behind both entities.
-    assert cuts == set(range(7))
+        boundaries |= {(window.keep_end - shift) % 7 for window in split.windows[:-1]}
+    # There are boundaries before, inside and after both entities.
+    assert boundaries == set(range(7))
 
 
-def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
+def test_emissions_come_from_kept_part_of_window(learned):
     nlp = learned(**SMALL)
     pipe = nlp.get_pipe("tener_ner")
     doc = nlp.make_doc("今天天气很好" * 15)
@@ -94,27 +94,27 @@ def test_each_score_comes_from_the_window_in_whose_core_it_lies(learned):
             np.testing.assert_allclose(scores[window.keep_start : window.keep_end], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_no_window_is_longer_than_the_setting_and_no_batch_holds_more(learned, recorded):
+def test_window_and_batch_sizes_respect_settings(learned, record_batches):
     nlp = learned(**SMALL)
-    batches = recorded(nlp.get_pipe("tener_ner").model)
+    batches = record_batches(nlp.get_pipe("tener_ner").model)
     texts = [SENTENCE * 30, "", "京", SENTENCE * 3, *["王小明"] * 40]
     assert len(list(nlp.pipe(texts))) == len(texts)
     assert max(length for batch in batches for length in batch) <= 20
     assert max(map(sum, batches)) <= 50
-    # Batches are filled, too: one long text among short ones does not make every batch small.
+    # Batches are filled, even if a batch of short texts contains a long text.
     assert np.mean([sum(batch) for batch in batches]) > 25
 
 
-def test_short_docs_are_read_together_whole(learned, recorded):
+def test_short_docs_form_single_batch(learned, record_batches):
     nlp = learned()
-    batches = recorded(nlp.get_pipe("tener_ner").model)
+    batches = record_batches(nlp.get_pipe("tener_ner").model)
     list(nlp.pipe([SENTENCE] * 30))
     assert batches == [[8] * 30]
 
 
-def test_training_reads_in_windows_too(learned, recorded, make_examples):
+def test_training_and_rehearsal_use_windows(learned, record_batches, make_examples):
     nlp = learned(**SMALL)
-    batches = recorded(nlp.get_pipe("tener_ner").model)
+    batches = record_batches(nlp.get_pipe("tener_ner").model)
     examples = make_examples(nlp, [(SENTENCE * 30, repeated(30)), (SENTENCE, FOUND)])
     losses = nlp.update(examples, sgd=nlp.create_optimizer(), losses={})
     assert np.isfinite(losses["tener_ner"])
@@ -126,7 +126,7 @@ def test_training_reads_in_windows_too(learned, recorded, make_examples):
     assert max(map(sum, batches)) <= 50
 
 
-def test_initialization_reads_in_windows_too(blank, make_examples, monkeypatch):
+def test_initialization_uses_windows(blank, make_examples, monkeypatch):
     nlp, sample = blank(**SMALL), []
     model = nlp.get_pipe("tener_ner").model
     initialize = type(model).initialize
@@ -141,36 +141,36 @@ def test_initialization_reads_in_windows_too(blank, make_examples, monkeypatch):
     assert max(sample) <= 20
 
 
-def test_a_long_document_is_learned(blank, learn, make_examples, entities_of):
+def test_long_document_is_learned(blank, learn, make_examples, entities_of):
     nlp = blank(**SMALL)
     learn(nlp, make_examples(nlp, [(SENTENCE * 12, repeated(12))]), steps=25)
     assert entities_of(nlp(SENTENCE * 12)) == repeated(12)
 
 
-def test_a_long_word_is_read_in_windows_of_characters(learned, recorded, char_entities_of):
+def test_long_token_is_split_into_character_windows(learned, record_batches, char_entities_of):
     nlp = learned(view="characters", **SMALL)
     pipe = nlp.get_pipe("tener_ner")
-    batches = recorded(pipe.model)
+    batches = record_batches(pipe.model)
     doc = Doc(nlp.vocab, words=[SENTENCE * 20, "好"], spaces=[False, False])
     pipe(doc)
     assert max(map(sum, batches)) <= 50
     assert char_entities_of(doc)
 
 
-def test_time_and_memory_grow_with_the_document_not_with_its_square(learned, recorded):
+def test_computation_is_linear_in_document_length(learned, record_batches):
     nlp = learned(window=128, overlap=16, max_units=1024)
     pipe = nlp.get_pipe("tener_ner")
-    batches = recorded(pipe.model)
+    batches = record_batches(pipe.model)
     doc = nlp(SENTENCE * 2500)
     assert len(doc) == 20_000
     assert max(map(sum, batches)) <= 1024
-    # Every unit is read once, and its context twice at most.
+    # All units are processed once, and additionally up to twice as context.
     assert sum(map(sum, batches)) < 1.6 * len(doc)
     assert doc.has_annotation("ENT_IOB", require_complete=True)
 
 
-def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank, learn, make_examples):
-    """Short training texts are read whole, long Docs in windows of 32 units at least."""
+def test_prediction_window_follows_training_text_lengths(blank, learn, make_examples):
+    """Training windows are longer than the texts. Long Docs are split into windows of at least 32 units."""
     nlp = blank()
     learn(nlp, make_examples(nlp, [(SENTENCE * n, repeated(n)) for n in (1, 2, 3, 4, 5, 6, 9)]), steps=2)
     pipe = nlp.get_pipe("tener_ner")
@@ -179,17 +179,17 @@ def test_long_documents_are_read_in_windows_as_long_as_most_training_texts(blank
     [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
     assert list(map(len, split.windows)) == [56] * 4 + [16]
     assert pipe.settings.prediction_sentences == 7
-    # Where training texts are single sentences, long ones among them, long Docs are read sentence by sentence.
+    # If the training texts are single sentences, long Docs are split into single sentences.
     pipe.cfg["text_sentences"] = 1
     [split] = WindowBatcher.of(pipe.model, pipe.settings).split([view])
     assert list(map(len, split.windows)) == [8] * 30
     copy = blank().from_bytes(nlp.to_bytes()).get_pipe("tener_ner")
     assert copy.settings == pipe.settings
-    # With more context a window is longer, so that it has a core.
+    # With more context, windows are longer, so that some of their predictions are kept.
     for overlap, window in ((8, 57), (20, 80), (40, 160), (99, 200)):
         copy.cfg["overlap"] = overlap
         assert copy.settings.prediction_window == window > 2 * overlap
-    # A pipeline that has windows of its own keeps them, in training too.
+    # An explicit window size applies to prediction and training.
     copy.cfg.update(window=20, overlap=6)
     assert (copy.settings.training_window, copy.settings.prediction_window, copy.settings.context) == (20, 20, 6)
     assert copy.settings.prediction_sentences is None

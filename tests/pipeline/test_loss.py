@@ -1,4 +1,4 @@
-"""From emissions to the loss of a batch, and to the best paths: against brute force over all paths."""
+"""The loss of a batch, given emissions, and its gradient, compared with brute force over all paths."""
 
 from dataclasses import replace
 
@@ -27,8 +27,8 @@ PATHS = all_paths(LAYOUT, LENGTH)
 SPANS = [(start, end, label) for start in range(LENGTH) for end in range(start + 1, LENGTH + 1) for label in (0, 1)]
 
 
-def holds(path, span):
-    """Whether a path has the entity."""
+def has_entity(path, span):
+    """Return whether a path contains the entity."""
     entities = zip(*(column.tolist() for column in LAYOUT.decode(path)), strict=True)
     return tuple(span) in set(entities)
 
@@ -49,30 +49,30 @@ def random_scores(*lengths):
 
 def target(tags, incorrect=(), space=None):
     n = len(tags)
-    kind = np.array(space or [False] * n).astype(np.int64)
-    units = Units(kind, np.full(n, OUTSIDE), np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=bool))
+    unit_type = np.array(space or [False] * n).astype(np.int64)
+    units = Units(unit_type, np.full(n, OUTSIDE), np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=bool))
     spans = [IncorrectSpan(*span) for span in incorrect]
     possible = possible_tags(units, LabelIndex(range(N_LABELS)))
     return Target(None, units, np.array(tags, dtype=np.int64), spans, possible=possible)
 
 
-def weights_of(crf, scores, paths):
-    """The score of every path, differentiable in the scores."""
+def path_scores(crf, scores, paths):
+    """Return the scores of paths, differentiable with respect to the emissions."""
     repeated = scores.repeat(len(paths), 1)
     return path_score(crf, repeated, [paths.shape[1]] * len(paths), torch.from_numpy(paths.ravel())).double()
 
 
-def agreeing(tags):
+def agrees_with_annotation(tags):
     is_annotated = np.array(tags) != UNKNOWN
     return (PATHS[:, is_annotated] == np.array(tags)[is_annotated]).all(axis=1)
 
 
-def test_white_space_is_no_edge_of_any_path_that_is_counted(crf):
+def test_loss_excludes_paths_with_white_space_boundaries(crf):
     [scores] = random_scores(LENGTH)
     emissions = torch.from_numpy(scores)
     edge = [tag for block in (LAYOUT.begin, LAYOUT.single, LAYOUT.end) for tag in range(block.start, block.stop)]
     possible = ~np.isin(PATHS[:, 1], edge)
-    weights = weights_of(crf, emissions, PATHS)
+    weights = path_scores(crf, emissions, PATHS)
     gold = [LAYOUT.outside] * LENGTH
     index = int(np.flatnonzero((np.array(gold) == PATHS).all(axis=1))[0])
     expected = weights[torch.from_numpy(possible)].logsumexp(0) - weights[index]
@@ -80,7 +80,7 @@ def test_white_space_is_no_edge_of_any_path_that_is_counted(crf):
     for tags in (gold, [*gold[:3], UNKNOWN]):
         loss = float(batch_loss(crf, emissions, [target(tags, space=space)]).detach())
         if UNKNOWN in tags:
-            shared = torch.from_numpy(possible & agreeing(tags))
+            shared = torch.from_numpy(possible & agrees_with_annotation(tags))
             expected = weights[torch.from_numpy(possible)].logsumexp(0) - weights[shared].logsumexp(0)
         assert loss == pytest.approx(expected.item(), rel=1e-4, abs=1e-4)
 
@@ -91,23 +91,23 @@ def test_white_space_is_no_edge_of_any_path_that_is_counted(crf):
     is_annotated=st.lists(st.booleans(), min_size=LENGTH, max_size=LENGTH),
     spans=st.lists(st.sampled_from(SPANS), min_size=1, max_size=3, unique=True),
 )
-def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, is_annotated, spans):
+def test_incorrect_span_loss_and_gradient_equal_brute_force(path, is_annotated, spans):
     torch.manual_seed(0)
     crf = CRF(N_LABELS)
     tags = np.where(is_annotated, PATHS[path], UNKNOWN)
     [scores] = random_scores(LENGTH)
     emissions, brute = (torch.from_numpy(scores.copy()).requires_grad_(True) for _ in range(2))
     loss = batch_loss(crf, emissions, [target(tags, spans)])
-    weights = weights_of(crf, brute, PATHS)
-    agree = torch.from_numpy(agreeing(tags))
+    weights = path_scores(crf, brute, PATHS)
+    agree = torch.from_numpy(agrees_with_annotation(tags))
     rest = weights[agree].logsumexp(0)
     expected = weights.logsumexp(0) - rest
     if not all(is_annotated):
-        # Where everything is known there is nothing to add.
+        # In completely annotated texts, incorrect spans add nothing to the loss.
         for span in spans:
-            held = torch.tensor([holds(p, span) for p in PATHS]) & agree
-            share = (weights[held].logsumexp(0) - rest).exp() if held.any() else torch.tensor(0.0)
-            expected = expected - torch.log1p(-share * (1 - 1e-6))
+            has_span = torch.tensor([has_entity(p, span) for p in PATHS]) & agree
+            probability = (weights[has_span].logsumexp(0) - rest).exp() if has_span.any() else torch.tensor(0.0)
+            expected = expected - torch.log1p(-probability * (1 - 1e-6))
     assert float(loss.detach()) == pytest.approx(float(expected.detach()), rel=1e-3, abs=1e-3)
     loss.backward()
     expected.backward()
@@ -115,7 +115,7 @@ def test_loss_and_gradient_of_spans_that_are_no_entity_equal_brute_force(path, i
     torch.testing.assert_close(emissions.grad, brute.grad, rtol=1e-2, atol=1e-3)
 
 
-def test_a_span_that_is_certain_has_a_large_and_finite_loss():
+def test_certain_incorrect_span_has_large_finite_loss():
     crf = CRF(N_LABELS)
     scores = torch.zeros(2, LAYOUT.n_tags)
     scores[0, LAYOUT.begin.start] = scores[1, LAYOUT.end.start] = 200.0
@@ -127,7 +127,7 @@ def test_a_span_that_is_certain_has_a_large_and_finite_loss():
     assert float(emissions.grad[0, LAYOUT.begin.start]) >= 0
 
 
-def test_targets_of_a_batch_do_not_see_each_other(crf):
+def test_batch_loss_is_sum_of_single_losses(crf):
     scores = random_scores(3, 1, 4)
     targets = [target([LAYOUT.outside] * 3), target([UNKNOWN]), target([UNKNOWN] * 4, [(1, 3, 1), (0, 1, 0)])]
     alone = [float(batch_loss(crf, torch.from_numpy(s), [t]).detach()) for s, t in zip(scores, targets, strict=True)]
@@ -135,7 +135,7 @@ def test_targets_of_a_batch_do_not_see_each_other(crf):
     assert together == pytest.approx(sum(alone), rel=1e-5)
 
 
-def test_loss_and_gradient_of_scores_are_those_of_the_mean_over_texts(crf):
+def test_loss_of_scores_is_mean_over_texts(crf):
     scores, targets = random_scores(3, 0, 2), [target([LAYOUT.outside] * n) for n in (3, 0, 2)]
     before = [part.copy() for part in scores]
     loss, gradients = loss_of_scores(crf, scores, [[part] for part in targets])
@@ -149,8 +149,8 @@ def test_loss_and_gradient_of_scores_are_those_of_the_mean_over_texts(crf):
         np.testing.assert_array_equal(part, old)
 
 
-def test_a_target_counts_by_its_weight(crf):
-    """Whole and partial annotation, and incorrect spans."""
+def test_target_weight_scales_loss(crf):
+    """Weights apply to complete annotation, partial annotation and incorrect spans."""
     scores = torch.from_numpy(np.concatenate(random_scores(LENGTH, LENGTH)))
     first, second = target(PATHS[0]), target([UNKNOWN] * LENGTH, incorrect=[(0, 1, 0)])
     alone = [batch_loss(crf, scores[:LENGTH], [first]).detach(), batch_loss(crf, scores[LENGTH:], [second]).detach()]

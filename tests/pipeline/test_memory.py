@@ -1,4 +1,4 @@
-"""A service that meets ever new words takes no more and more memory, in spaCy's memory zones and outside of them."""
+"""Memory use stays bounded while a service processes new words, inside and outside spaCy's memory zones."""
 
 import gc
 import sys
@@ -15,7 +15,7 @@ from spacy_tener.features import keys
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*was trained on tokens")
 
-MOST, WORDS, WIDTH = 500, 3000, 50
+MAX_STRINGS, N_WORDS, WORDS_PER_DOC = 500, 3000, 50
 
 
 @pytest.fixture(scope="module", params=["tener", "flat", "mect", "grn"])
@@ -24,13 +24,13 @@ def nlp(request):
 
 
 @pytest.fixture(autouse=True)
-def few_strings(monkeypatch):
-    """The bound of the caches of strings, scaled down as the texts are."""
-    monkeypatch.setattr(keys, "_MAX_STRINGS", MOST)
+def small_string_caches(monkeypatch):
+    """Reduce the maximum size of the string caches, because the texts are short as well."""
+    monkeypatch.setattr(keys, "_MAX_STRINGS", MAX_STRINGS)
 
 
 def size_of(root):
-    """Bytes of all that an object holds."""
+    """Return the size of an object and everything that it references, in bytes."""
     counted, pending, total = {}, [root], 0
     while pending:
         item = pending.pop()
@@ -44,52 +44,52 @@ def size_of(root):
 
 
 def docs(nlp, start, count):
-    """Docs with so many words that no other Doc has, of digits and capitals, which normalisation changes."""
-    for first in range(start, start + count, WIDTH):
-        yield Doc(nlp.vocab, words=["王小明", *(f"词{number:x}Ä" for number in range(first, first + WIDTH))])
+    """Yield Docs with `count` unique words in total. Their digits and capitals are changed by normalization."""
+    for first in range(start, start + count, WORDS_PER_DOC):
+        yield Doc(nlp.vocab, words=["王小明", *(f"词{number:x}Ä" for number in range(first, first + WORDS_PER_DOC))])
 
 
 def found(docs):
     return [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in docs]
 
 
-@pytest.mark.parametrize("zone", [False, True])
-def test_new_words_are_forgotten(nlp, zone):
+@pytest.mark.parametrize("in_memory_zone", [False, True])
+def test_model_size_is_bounded_for_new_words(nlp, in_memory_zone):
     pipe = nlp.get_pipe("tener_ner")
-    start = 1_000_000 if zone else 0
+    start = 1_000_000 if in_memory_zone else 0
 
     def serve(first):
-        if zone:
+        if in_memory_zone:
             with nlp.memory_zone():
-                found(nlp.pipe(docs(nlp, first, WORDS)))
+                found(nlp.pipe(docs(nlp, first, N_WORDS)))
         else:
-            found(nlp.pipe(docs(nlp, first, WORDS)))
+            found(nlp.pipe(docs(nlp, first, N_WORDS)))
 
     serve(start)
     before, strings = size_of(pipe.model), len(nlp.vocab.strings)
-    serve(start + WORDS)
-    # The caches may be fuller than before, to their bound: a key and a number of eight bytes each, twice while merging.
-    assert size_of(pipe.model) - before <= 2 * 16 * MOST
-    assert (len(nlp.vocab.strings) == strings) == zone
+    serve(start + N_WORDS)
+    # The caches can grow to their limit: a key and an index of eight bytes each, stored twice while merging.
+    assert size_of(pipe.model) - before <= 2 * 16 * MAX_STRINGS
+    assert (len(nlp.vocab.strings) == strings) == in_memory_zone
 
 
-def test_what_a_zone_taught_the_caches_stays_right_after_it(nlp):
-    """The strings of a zone are freed behind it, and the hashes that the caches know them by are not."""
+def test_caches_stay_valid_after_memory_zone(nlp):
+    """Strings of a memory zone are freed when it ends, but the caches keep their hashes."""
     expected = found(nlp.pipe(docs(nlp, 2_000_000, 200)))
-    fresh = list(docs(nlp, 3_000_000, 200))
+    new_docs = list(docs(nlp, 3_000_000, 200))
     with nlp.memory_zone():
         assert found(nlp.pipe(docs(nlp, 2_000_000, 200))) == expected
-        zoned = found(nlp.pipe(docs(nlp, 4_000_000, 200)))
-    # Other strings than those of the zone first, so that its memory is used for something else.
-    outside = found(nlp.pipe(fresh))
-    assert found(nlp.pipe(docs(nlp, 4_000_000, 200))) == zoned
+        inside = found(nlp.pipe(docs(nlp, 4_000_000, 200)))
+    # First process other strings, so that the freed memory is reused.
+    outside = found(nlp.pipe(new_docs))
+    assert found(nlp.pipe(docs(nlp, 4_000_000, 200))) == inside
     with nlp.memory_zone():
         assert found(nlp.pipe(docs(nlp, 3_000_000, 200))) == outside
-        assert found(nlp.pipe(docs(nlp, 4_000_000, 200))) == zoned
+        assert found(nlp.pipe(docs(nlp, 4_000_000, 200))) == inside
 
 
 @pytest.mark.slow
-def test_memory_of_200_000_new_words(nlp, monkeypatch):
+def test_model_size_is_bounded_for_200_000_new_words(nlp, monkeypatch):
     monkeypatch.undo()
     before = size_of(nlp.get_pipe("tener_ner").model)
     with nlp.memory_zone():

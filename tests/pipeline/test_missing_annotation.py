@@ -1,4 +1,4 @@
-"""Tokens of which nothing is known teach nothing but consistency, exactly."""
+"""Missing annotation: the loss sums over all label sequences that agree with the annotated tokens."""
 
 import itertools
 
@@ -21,7 +21,7 @@ PATHS = all_paths(LAYOUT, len(TEXT))
 
 
 def log_weights(pipe, doc):
-    """The score of every path."""
+    """Return the scores of all paths."""
     scores = torch.from_numpy(pipe.model.predict([doc])[0]).double()
     repeated = scores.repeat(len(PATHS), 1)
     tags = torch.from_numpy(PATHS.ravel())
@@ -30,32 +30,32 @@ def log_weights(pipe, doc):
 
 
 @pytest.fixture(scope="module")
-def reading():
+def cache():
     return {}
 
 
 @pytest.fixture
-def nlp(learned, reading):
-    if not reading:
-        reading["nlp"] = learned()
-    return reading["nlp"]
+def nlp(learned, cache):
+    if not cache:
+        cache["nlp"] = learned()
+    return cache["nlp"]
 
 
 def spacy_tags(path):
-    """A path as `Example.from_dict` reads it."""
+    """Return a path as tags in the format of `Example.from_dict`."""
     return [str(name).replace("S-", "U-").replace("E-", "L-") for name in NAMES[path]]
 
 
 def partial(nlp, path, hidden):
-    """An example that keeps of a path what is not hidden; an entity is hidden as a whole."""
+    """Return the tags of a path, with missing annotation for hidden spans. An entity is hidden completely or not."""
     tags = spacy_tags(path)
-    pieces, start = [], 0
+    spans, start = [], 0
     for i, tag in enumerate(tags):
         if tag[0] in "OUL":
-            pieces.append(range(start, i + 1))
+            spans.append(range(start, i + 1))
             start = i + 1
-    for piece, hide in zip(pieces, itertools.cycle(hidden), strict=False):
-        for i in piece:
+    for span, hide in zip(spans, itertools.cycle(hidden), strict=False):
+        for i in span:
             tags[i] = "-" if hide else tags[i]
     return tags
 
@@ -73,12 +73,12 @@ def test_loss_equals_brute_force_over_all_paths(nlp, path, hidden):
     assert loss == pytest.approx(float(expected), rel=1e-4, abs=1e-4)
 
 
-def test_docs_without_annotation_do_not_dilute_the_others(learned, make_examples, gradients):
+def test_unannotated_docs_do_not_change_loss_or_gradients(learned, make_examples, gradients):
     plain, mixed = learned(), learned()
     examples = make_examples(plain)
     loss = plain.get_pipe("tener_ner").update(examples, losses={})
-    unknown = [Example(mixed.make_doc(TEXT), mixed.make_doc(TEXT)), Example(mixed.make_doc(""), mixed.make_doc(""))]
-    assert mixed.get_pipe("tener_ner").update(unknown + make_examples(mixed) + unknown, losses={}) == loss
+    unannotated = [Example(mixed.make_doc(TEXT), mixed.make_doc(TEXT)), Example(mixed.make_doc(""), mixed.make_doc(""))]
+    assert mixed.get_pipe("tener_ner").update(unannotated + make_examples(mixed) + unannotated, losses={}) == loss
     expected = gradients(plain.get_pipe("tener_ner"))
     found = gradients(mixed.get_pipe("tener_ner"))
     assert expected.keys() == found.keys()

@@ -1,4 +1,4 @@
-"""Several corpora as one."""
+"""Mix corpora with weights and repetitions, for example gold-standard and silver-standard data."""
 
 import pytest
 import spacy
@@ -31,7 +31,7 @@ gold_preproc = false
 """
 
 
-def test_gold_counts_in_full_and_silver_by_its_weight(tmp_path):
+def test_gold_is_repeated_and_silver_is_weighted(tmp_path):
     nlp = spacy.blank("zh")
     for name, text in (("gold", "王小明"), ("silver", "上海")):
         DocBin(docs=[nlp(text)]).to_disk(tmp_path / f"{name}.spacy")
@@ -41,33 +41,33 @@ def test_gold_counts_in_full_and_silver_by_its_weight(tmp_path):
     assert found == [("王小明", 1.0), ("王小明", 1.0), ("上海", 0.25)]
 
 
-def test_the_weight_of_a_doc_is_multiplied_once_however_often_it_is_read():
+def test_repeated_reading_multiplies_weight_once():
     nlp = spacy.blank("zh")
-    held = [Example(nlp("上海"), nlp("上海")), Example(nlp("北京"), nlp("北京"))]
-    held[0].reference.user_data[WEIGHT] = 0.5
-    read = mixed_corpus({"silver": lambda nlp: held}, {"silver": 0.2}, {"silver": 3})
+    examples = [Example(nlp("上海"), nlp("上海")), Example(nlp("北京"), nlp("北京"))]
+    examples[0].reference.user_data[WEIGHT] = 0.5
+    read = mixed_corpus({"silver": lambda nlp: examples}, {"silver": 0.2}, {"silver": 3})
     assert [example.reference.user_data[WEIGHT] for example in [*read(nlp), *read(nlp)]] == [0.1, 0.2] * 6
 
 
 @pytest.mark.parametrize(("inner", "outer"), [(0.2, 0.5), (1.0, 0.5), (0.2, 1.0)])
-def test_a_corpus_of_corpora_multiplies_their_weights(inner, outer):
+def test_nested_mixed_corpora_multiply_weights(inner, outer):
     nlp = spacy.blank("zh")
-    held = [Example(nlp("上海"), nlp("上海"))]
-    within = mixed_corpus({"silver": lambda nlp: held}, {"silver": inner})
-    read = mixed_corpus({"within": within}, {"within": outer}, {"within": 2})
+    examples = [Example(nlp("上海"), nlp("上海"))]
+    nested = mixed_corpus({"silver": lambda nlp: examples}, {"silver": inner})
+    read = mixed_corpus({"nested": nested}, {"nested": outer}, {"nested": 2})
     for _ in range(2):
         assert [example.reference.user_data[WEIGHT] for example in read(nlp)] == [inner * outer] * 2
 
 
-def test_readers_that_share_examples_have_their_own_weights():
+def test_readers_with_shared_examples_have_separate_weights():
     nlp = spacy.blank("zh")
-    held = [Example(nlp("上海"), nlp("上海"))]
-    read = mixed_corpus({"silver": lambda nlp: held, "gold": lambda nlp: held}, {"silver": 0.2})
+    examples = [Example(nlp("上海"), nlp("上海"))]
+    read = mixed_corpus({"silver": lambda nlp: examples, "gold": lambda nlp: examples}, {"silver": 0.2})
     for _ in range(2):
         assert [example.reference.user_data[WEIGHT] for example in read(nlp)] == [0.2, 1.0]
 
 
-def test_a_reader_without_examples_is_told():
+def test_reader_without_examples_raises_error():
     with pytest.raises(InputError, match=r"the reader 'silver' has no examples\. Check its path"):
         list(mixed_corpus({"silver": lambda nlp: iter(())})(spacy.blank("zh")))
 
@@ -80,6 +80,6 @@ def test_a_reader_without_examples_is_told():
         ({"repeat": {"gold": -1}}, "'gold' is repeated -1 times"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(settings, message):
+def test_invalid_weights_and_repeats_raise_errors(settings, message):
     with pytest.raises(InputError, match=message):
         mixed_corpus({"gold": lambda nlp: iter(())}, **settings)

@@ -1,4 +1,5 @@
-"""Tokens unlike those of training, as where a component is sourced into a pipeline with another tokenizer."""
+"""Warnings about tokens that differ from the training tokens, for example after sourcing into a pipeline with
+another tokenizer."""
 
 import warnings
 
@@ -7,7 +8,7 @@ import spacy
 from spacy.tokens import Doc
 
 TEXT = "吴重阳在中国银行工作。王小明去了上海。" * 4
-TOLD = r"trained on tokens of 1\.0 characters.*these Docs have tokens of 1\.[4-9].*cfg\['view'\] = 'characters'"
+WARNING = r"trained on tokens of 1\.0 characters.*these Docs have tokens of 1\.[4-9].*cfg\['view'\] = 'characters'"
 
 
 @pytest.fixture
@@ -17,20 +18,20 @@ def sourced(learned, jieba_nlp):
     return nlp
 
 
-def test_words_given_to_a_model_of_characters_are_told_once(sourced):
-    with pytest.warns(UserWarning, match=TOLD) as warned:
+def test_word_tokens_in_character_model_warn_once(sourced):
+    with pytest.warns(UserWarning, match=WARNING) as caught_warnings:
         list(sourced.pipe([TEXT, TEXT], batch_size=1))
-    assert len(warned) == 1
+    assert len(caught_warnings) == 1
 
 
-def test_the_line_that_is_told_finds_the_entities(sourced, learned, char_entities_of, entities_of):
+def test_suggested_character_view_finds_entities(sourced, learned, char_entities_of, entities_of):
     sourced.get_pipe("tener_ner").cfg["view"] = "characters"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert char_entities_of(sourced(TEXT)) == entities_of(learned()(TEXT))
 
 
-def test_what_then_reads_characters_is_scored_by_characters(sourced, learned, make_examples):
+def test_character_view_is_scored_by_characters(sourced, learned, make_examples):
     sourced.get_pipe("tener_ner").cfg["view"] = "characters"
     reloaded = spacy.blank("zh")
     reloaded.add_pipe("tener_ner", source=sourced)
@@ -39,19 +40,19 @@ def test_what_then_reads_characters_is_scored_by_characters(sourced, learned, ma
         assert nlp.evaluate(examples)["ents_f"] == 1.0
 
 
-def test_it_is_told_after_some_tokens_and_again_after_loading(sourced):
+def test_warning_needs_several_tokens_and_repeats_after_loading(sourced):
     texts = ["吴重阳在中国银行工作。"] * 6
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(sourced.pipe(texts))
-    with pytest.warns(UserWarning, match=TOLD):
+    with pytest.warns(UserWarning, match=WARNING):
         list(sourced.pipe(texts))
     sourced.from_bytes(sourced.to_bytes())
-    with pytest.warns(UserWarning, match=TOLD):
+    with pytest.warns(UserWarning, match=WARNING):
         list(sourced.pipe(texts * 2))
 
 
-def test_characters_given_to_a_model_of_words_are_told(blank, jieba_nlp, learn, tiny_model):
+def test_character_tokens_in_word_model_warn(blank, jieba_nlp, learn, tiny_model):
     nlp = jieba_nlp()
     nlp.add_pipe("tener_ner", config={"model": tiny_model})
     docs = [nlp.make_doc("吴重阳在中国银行工作。")]
@@ -62,7 +63,7 @@ def test_characters_given_to_a_model_of_words_are_told(blank, jieba_nlp, learn, 
         characters(TEXT)
 
 
-def test_nothing_is_told_of_tokens_like_those_of_training(learned):
+def test_similar_tokens_do_not_warn(learned):
     nlp = learned()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -71,7 +72,7 @@ def test_nothing_is_told_of_tokens_like_those_of_training(learned):
         nlp("\n".join(["姓名：" + " " * 20 + "王小明"] * 20))
 
 
-def test_another_language_is_not_told_where_its_tokenizer_makes_characters_of_some_scripts(tiny_model):
+def test_multilingual_tokenizer_does_not_warn_about_other_scripts(tiny_model):
     tokenizer = {"@tokenizers": "spacy_tener.MultilingualTokenizer.v1"}
     nlp = spacy.blank("xx", config={"nlp": {"tokenizer": tokenizer}})
     nlp.add_pipe("tener_ner", config={"model": tiny_model})

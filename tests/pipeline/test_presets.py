@@ -1,4 +1,5 @@
-"""Prediction around what is already known: exactly the best reading of all that agree with it."""
+"""Prediction with existing entities, blocked tokens and sentence starts: the result is the best label sequence that
+satisfies these constraints."""
 
 import numpy as np
 import pytest
@@ -13,42 +14,42 @@ TEXT = "王小上海"
 
 
 LAYOUT = TagLayout(3)
-READINGS = [
+# Entities of all label sequences of the text, as (start, end, label index), and their tags.
+SEQUENCES = [
     (set(zip(*(column.tolist() for column in LAYOUT.decode(path)), strict=True)), path)
     for path in all_paths(LAYOUT, len(TEXT))
 ]
-"""Every list of entities over the tokens, as (start, end, label index), and its tags."""
 
 
 @pytest.fixture(scope="module")
-def rough():
+def cache():
     return {}
 
 
 @pytest.fixture
-def nlp(rough, blank, make_examples, torch_parameters):
-    """A pipeline of random weights: no label sequence is certain, so that every constraint matters."""
-    if "nlp" not in rough:
-        rough["nlp"] = blank()
-        rough["nlp"].initialize(lambda: make_examples(rough["nlp"]))
+def nlp(cache, blank, make_examples, torch_parameters):
+    """A pipeline with random weights, whose predictions are uncertain and change with all constraints."""
+    if "nlp" not in cache:
+        cache["nlp"] = blank()
+        cache["nlp"].initialize(lambda: make_examples(cache["nlp"]))
         with torch.no_grad():
-            for name, weights in torch_parameters(rough["nlp"].get_pipe("tener_ner")).items():
+            for name, weights in torch_parameters(cache["nlp"].get_pipe("tener_ner")).items():
                 if "crf" in name or "emit" in name:
-                    # Going on inside an entity is liked, so that there are long ones to cut.
+                    # Increase the transition scores inside entities, to predict long entities.
                     weights.normal_(
                         mean=3.0 if name.endswith("crf.inside") else 0.0, std=0.3 if "emit" in name else 1.0
                     )
-    return rough["nlp"]
+    return cache["nlp"]
 
 
 @pytest.fixture
-def best(nlp):
-    """The best reading of all that a rule allows, entity by entity."""
+def best_sequence(nlp):
+    """Return a function that searches the best label sequence among all whose entities satisfy a condition."""
 
     def search(doc, rule):
         pipe = nlp.get_pipe("tener_ner")
         scores = torch.from_numpy(pipe.model.predict([doc])[0])
-        allowed = [(entities, path) for entities, path in READINGS if rule(entities)]
+        allowed = [(entities, path) for entities, path in SEQUENCES if rule(entities)]
         tags = torch.from_numpy(np.concatenate([path for _, path in allowed]))
         lengths = [len(doc)] * len(allowed)
         with torch.no_grad():
@@ -59,11 +60,11 @@ def best(nlp):
     return search
 
 
-def read(nlp, doc):
+def predict(nlp, doc):
     return [(ent.start, ent.end, ent.label_) for ent in nlp.get_pipe("tener_ner")(doc).ents]
 
 
-def make(nlp, entities=(), blocked=(), starts=()):
+def make_doc(nlp, entities=(), blocked=(), starts=()):
     sent_starts = [i in (0, *starts) for i in range(len(TEXT))] if starts else None
     doc = Doc(nlp.vocab, words=list(TEXT), spaces=[False] * len(TEXT), sent_starts=sent_starts)
     spans = [Span(doc, start, end, label) for start, end, label in entities]
@@ -76,39 +77,45 @@ SPANS = [(start, end) for start in range(4) for end in range(start + 1, 5)]
 
 @pytest.mark.parametrize(("start", "end"), SPANS)
 @pytest.mark.parametrize("label", ["GPE", "PER"])
-def test_around_a_preset_entity(nlp, best, start, end, label):
-    doc = make(nlp, [(start, end, label)])
+def test_prediction_is_optimal_around_existing_entity(nlp, best_sequence, start, end, label):
+    doc = make_doc(nlp, [(start, end, label)])
     index = nlp.get_pipe("tener_ner").labels.index(label)
-    assert read(nlp, doc) == best(make(nlp), lambda entities: (start, end, index) in entities)
+    assert predict(nlp, doc) == best_sequence(make_doc(nlp), lambda entities: (start, end, index) in entities)
 
 
 @pytest.mark.parametrize(("start", "end"), SPANS)
-def test_around_a_preset_entity_of_an_unknown_label(nlp, best, start, end):
-    doc = make(nlp, [(start, end, "STRANGE")])
-    around = best(make(nlp), lambda entities: all(stop <= start or begin >= end for begin, stop, _ in entities))
-    assert read(nlp, doc) == sorted([*around, (start, end, "STRANGE")])
+def test_prediction_is_optimal_around_entity_with_unknown_label(nlp, best_sequence, start, end):
+    doc = make_doc(nlp, [(start, end, "STRANGE")])
+    around = best_sequence(
+        make_doc(nlp), lambda entities: all(stop <= start or begin >= end for begin, stop, _ in entities)
+    )
+    assert predict(nlp, doc) == sorted([*around, (start, end, "STRANGE")])
 
 
 @pytest.mark.parametrize("blocked", [[0], [1], [3], [0, 2], [1, 2], [0, 1, 2, 3]])
-def test_around_blocked_tokens(nlp, best, blocked):
-    doc = make(nlp, blocked=blocked)
-    free = best(make(nlp), lambda entities: not any(start <= i < end for start, end, _ in entities for i in blocked))
-    assert read(nlp, doc) == free
+def test_prediction_is_optimal_around_blocked_tokens(nlp, best_sequence, blocked):
+    doc = make_doc(nlp, blocked=blocked)
+    free = best_sequence(
+        make_doc(nlp), lambda entities: not any(start <= i < end for start, end, _ in entities for i in blocked)
+    )
+    assert predict(nlp, doc) == free
 
 
 @pytest.mark.parametrize("starts", [[1], [2], [3], [1, 3], [1, 2, 3]])
-def test_within_known_sentences(nlp, best, starts):
-    doc = make(nlp, starts=starts)
-    within = best(make(nlp), lambda entities: not any(start < i < end for start, end, _ in entities for i in starts))
-    assert read(nlp, doc) == within
+def test_prediction_is_optimal_within_annotated_sentences(nlp, best_sequence, starts):
+    doc = make_doc(nlp, starts=starts)
+    within = best_sequence(
+        make_doc(nlp), lambda entities: not any(start < i < end for start, end, _ in entities for i in starts)
+    )
+    assert predict(nlp, doc) == within
 
 
-def test_unconstrained_prediction_is_the_best_of_all(nlp, best):
-    assert read(nlp, make(nlp)) == best(make(nlp), lambda entities: True)
+def test_unconstrained_prediction_is_optimal(nlp, best_sequence):
+    assert predict(nlp, make_doc(nlp)) == best_sequence(make_doc(nlp), lambda entities: True)
 
 
-def test_constraints_do_change_readings(nlp):
-    """Otherwise nothing above would be tested."""
-    free = read(nlp, make(nlp))
-    assert any(read(nlp, make(nlp, starts=[i])) != free for i in (1, 2, 3)), free
-    assert any(read(nlp, make(nlp, blocked=[i])) != free for i in range(4))
+def test_constraints_change_predictions(nlp):
+    """Check that the constraints in the tests above are effective."""
+    free = predict(nlp, make_doc(nlp))
+    assert any(predict(nlp, make_doc(nlp, starts=[i])) != free for i in (1, 2, 3)), free
+    assert any(predict(nlp, make_doc(nlp, blocked=[i])) != free for i in range(4))

@@ -1,4 +1,4 @@
-"""The record of entities: what it stores, what survives, and what several components add to it."""
+"""The record of entities in a Doc: contents, serialization, and entities of several components."""
 
 import pickle
 
@@ -19,8 +19,8 @@ FOUND = [(0, 3, "PER"), (4, 8, "ORG")]
 
 
 @pytest.fixture
-def one_word(learned):
-    """Makes a pipeline that reads characters, and whose tokenizer puts a person and an organisation into one token."""
+def pipeline_with_long_tokens(learned):
+    """Create a pipeline with `view = "characters"`, whose tokenizer merges a person and an organization."""
 
     def make(**config):
         nlp = learned(view="characters", **config)
@@ -52,8 +52,8 @@ def offsets(doc):
     return rows(doc, "start", "end", "label")
 
 
-def test_entities_with_different_labels_in_one_word_are_all_returned(one_word):
-    nlp = one_word()
+def test_entities_inside_single_token_are_all_returned(pipeline_with_long_tokens):
+    nlp = pipeline_with_long_tokens()
     assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == [("吴重阳在中国银行", "ORG")]
     (found,) = entity_task(nlp)([TEXT])
     assert [entity.offsets for entity in found] == FOUND
@@ -64,17 +64,17 @@ def test_entities_with_different_labels_in_one_word_are_all_returned(one_word):
     assert [(*entity.offsets, entity.is_in_output) for entity in explained.entities] == [(*e, True) for e in FOUND]
 
 
-def test_a_second_component_keeps_the_character_offsets_of_the_first(one_word):
-    nlp = one_word()
+def test_second_component_keeps_existing_char_offsets(pipeline_with_long_tokens):
+    nlp = pipeline_with_long_tokens()
     doc = nlp(TEXT)
     add(doc, (9, 11, "ACT", 0.7), view="characters", spans_key="sc")
     assert offsets(doc) == [*FOUND, (9, 11, "ACT")]
     group = doc.spans["tener_ner_chars"]
-    places = zip(group.attrs["char_offsets"], group, strict=True)
-    assert [(*place, span.label_) for place, span in places] == offsets(doc)
+    offsets_and_spans = zip(group.attrs["char_offsets"], group, strict=True)
+    assert [(*char_offsets, span.label_) for char_offsets, span in offsets_and_spans] == offsets(doc)
 
 
-def test_a_second_component_with_the_same_group_keeps_nested_entities():
+def test_shared_span_group_keeps_nested_entities():
     doc = make_doc(list("他在北京大学医学院工作"))
     add(doc, (2, 9, "ORG", 0.9), (2, 6, "ORG", 0.8), (2, 4, "GPE", 0.7), nested=True, spans_key="sc")
     add(doc, (9, 11, "ACT", 0.6), spans_key="sc")
@@ -89,7 +89,7 @@ def test_a_second_component_with_the_same_group_keeps_nested_entities():
     assert rows(doc, "label", "depth") == [("GPE", 2), ("ORG", 1), ("ORG", 0), ("ACT", 0)]
 
 
-def test_the_record_says_where_an_entity_comes_from():
+def test_record_stores_origin_and_probability():
     doc = make_doc(list("王小明和云海一号在京"))
     doc.set_ents([Span(doc, 9, 10, label="GPE")], default="missing")
     lists = EntityLists(doc.vocab)
@@ -102,8 +102,8 @@ def test_the_record_says_where_an_entity_comes_from():
     ]
 
 
-def test_the_record_survives_every_way_in_which_docs_are_stored(one_word, tmp_path):
-    nlp = one_word(spans_key="sc")
+def test_record_survives_serialization_and_copying(pipeline_with_long_tokens, tmp_path):
+    nlp = pipeline_with_long_tokens(spans_key="sc")
     doc = nlp(TEXT)
     expected = read_entities(doc)
     assert [entity.offsets for entity in expected] == FOUND
@@ -120,11 +120,11 @@ def test_the_record_survives_every_way_in_which_docs_are_stored(one_word, tmp_pa
     ):
         assert read_entities(copy) == expected
     with nlp.memory_zone():
-        kept = read_entities(nlp(TEXT))
-    assert kept == expected
+        entities = read_entities(nlp(TEXT))
+    assert entities == expected
 
 
-def test_the_record_comes_back_from_other_processes(learned):
+def test_record_is_returned_from_worker_processes(learned):
     nlp = learned(view="characters", spans_key="sc")
     expected = read_entities(nlp(TEXT))
     for doc in nlp.pipe([TEXT, TEXT], n_process=2):
@@ -132,7 +132,7 @@ def test_the_record_comes_back_from_other_processes(learned):
         assert [e.probability for e in read_entities(doc)] == pytest.approx([e.probability for e in expected])
 
 
-def test_doc_ents_takes_precedence_over_the_record():
+def test_doc_ents_take_precedence_over_record():
     doc = add(make_doc(["王小", "明去", "了", "上海"]), (0, 3, "PER"), (5, 7, "GPE"), view="characters")
     assert offsets(doc) == [(0, 3, "PER"), (5, 7, "GPE")]
     doc.ents = [doc.ents[1], Span(doc, 2, 3, label="X")]
@@ -141,14 +141,14 @@ def test_doc_ents_takes_precedence_over_the_record():
     assert offsets(doc) == []
 
 
-def test_nested_entities_go_with_the_entity_around_them():
+def test_removing_outer_entity_removes_nested_entities():
     doc = add(make_doc(list("北京大学在")), (0, 4, "ORG"), (0, 2, "GPE"), nested=True)
     assert offsets(doc) == [(0, 2, "GPE"), (0, 4, "ORG")]
     doc.ents = []
     assert offsets(doc) == []
 
 
-def test_exact_offsets_survive_merged_tokens():
+def test_char_offsets_survive_retokenization():
     doc = add(make_doc(["王小", "明去", "了"]), (0, 3, "PER"), view="characters")
     with doc.retokenize() as retokenizer:
         retokenizer.merge(doc[0:3])
@@ -156,20 +156,20 @@ def test_exact_offsets_survive_merged_tokens():
     assert offsets(doc) == [(0, 3, "PER")]
 
 
-def test_entities_that_align_with_no_tokens_are_kept():
+def test_misaligned_entities_are_kept_in_record():
     doc = add(make_doc(["王小", "明去", "了"]), (0, 3, "PER"), view="characters", alignment_mode="strict")
     assert not doc.ents
     assert offsets(add(doc, (4, 5, "X"), view="characters")) == [(0, 3, "PER"), (4, 5, "X")]
 
 
-def test_a_copy_without_entities_has_no_record():
+def test_without_entities_removes_record():
     doc = add(make_doc(["王小", "明去", "了"]), (0, 3, "PER"), view="characters", alignment_mode="strict")
     assert without_entities(doc) is not doc
     assert RECORD_KEY not in without_entities(doc).spans
     assert offsets(doc) == [(0, 3, "PER")]
 
 
-def test_spans_of_another_component_are_entities_where_its_group_is_named():
+def test_read_entities_includes_named_span_groups():
     doc = add(make_doc(list("北京大学在")), (0, 4, "ORG"), spans_key="sc")
     doc.spans["spancat"] = [Span(doc, 0, 2, label="GPE"), Span(doc, 0, 4, label="ORG")]
     assert [entity.offsets for entity in read_entities(doc, ["sc", "spancat"])] == [(0, 2, "GPE"), (0, 4, "ORG")]

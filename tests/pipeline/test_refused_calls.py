@@ -1,4 +1,4 @@
-"""A call that is refused changes nothing: not the labels, the lists, the settings, or what is found."""
+"""Calls that raise errors leave labels, word lists, settings and predictions unchanged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.pipeline import tener_ner as module
 from spacy_tener.pipeline import words as pipeline_words
 
 SURROGATE = "\ud800"
-WRONG_LABELS = ["", "  ", 3, None, SURROGATE]
+INVALID_LABELS = ["", "  ", 3, None, SURROGATE]
 Call = Callable[[Language, Any, Path], object]
 
 
@@ -45,25 +45,25 @@ def initialize(labels: Any) -> Call:
 
 
 CALLS: dict[str, Call] = {
-    **{f"add_label {label!r}": on_pipe("add_label", label) for label in WRONG_LABELS},
-    **{f"extend by {label!r}": on_pipe("extend", ["NEW", label]) for label in WRONG_LABELS},
-    **{f"rename to {label!r}": on_pipe("extend", ["NEW"], rename={"PER": label}) for label in WRONG_LABELS},
+    **{f"add_label {label!r}": on_pipe("add_label", label) for label in INVALID_LABELS},
+    **{f"extend by {label!r}": on_pipe("extend", ["NEW", label]) for label in INVALID_LABELS},
+    **{f"rename to {label!r}": on_pipe("extend", ["NEW"], rename={"PER": label}) for label in INVALID_LABELS},
     "extend by a string": on_pipe("extend", "NEW"),
-    "rename to a label that is there": on_pipe("extend", ["NEW"], rename={"PER": "ORG"}),
-    "rename two to one": on_pipe("extend", ["NEW"], rename={"PER": "A", "ORG": "A"}),
-    "rename what is not there": on_pipe("extend", ["NEW"], rename={"PER": "A", "NONE": "B"}),
+    "rename to an existing label": on_pipe("extend", ["NEW"], rename={"PER": "ORG"}),
+    "rename two labels to the same label": on_pipe("extend", ["NEW"], rename={"PER": "A", "ORG": "A"}),
+    "rename an unknown label": on_pipe("extend", ["NEW"], rename={"PER": "A", "NONE": "B"}),
     "initialize by a string": initialize("NEW"),
-    **{f"initialize by {label!r}": initialize(["NEW", label]) for label in WRONG_LABELS},
+    **{f"initialize by {label!r}": initialize(["NEW", label]) for label in INVALID_LABELS},
     "add words without a list": on_list("add", "云海"),
     "add words with an unknown tag": on_list("add", {"云海": "place", "云山": "NONE"}),
-    "add what is no word": on_list("add", ["云海", 3]),
-    "add to what is no name": on_list("add", ["云海"], name=SURROGATE),
+    "add a word that is not a string": on_list("add", ["云海", 3]),
+    "add to an invalid list name": on_list("add", ["云海"], name=SURROGATE),
     "remove a string": on_list("remove", "上海"),
-    "remove what is no word": on_list("remove", ["上海", None]),
+    "remove a word that is not a string": on_list("remove", ["上海", None]),
     "words of an unknown list": on_list("words", "none"),
     "read a list with an unknown tag": read_list("云海\n云山\tNONE\n"),
     "read a list with too many columns": read_list("云海\n云山\tplace\t3\t4\n"),
-    "read a file that is not there": on_list("read", "none.txt"),
+    "read a missing file": on_list("read", "none.txt"),
 }
 
 
@@ -88,7 +88,7 @@ def nlp(saved_words: bytes, tmp_path: Path) -> Language:
 
 
 def state(nlp: Language) -> list[Any]:
-    """Return all that a component says of itself, and what it finds."""
+    """Return the labels, settings, word lists, weights and predictions of a component."""
     pipe: Any = nlp.get_pipe("tener_ner")
     lists = {name: pipe.lexicon.words(name) for name in ("", *pipe.lexicon.names)}
     found = [[(ent.start, ent.end, ent.label_) for ent in doc.ents] for doc in nlp.pipe(text for text, _ in TEXTS)]
@@ -96,7 +96,7 @@ def state(nlp: Language) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_refused_call_changes_nothing(name: str, nlp: Language, tmp_path: Path) -> None:
+def test_failed_call_leaves_component_unchanged(name: str, nlp: Language, tmp_path: Path) -> None:
     before = state(nlp)
     with pytest.raises((ValueError, OSError)):
         CALLS[name](nlp, nlp.get_pipe("tener_ner"), tmp_path)
@@ -104,27 +104,27 @@ def test_a_refused_call_changes_nothing(name: str, nlp: Language, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["add_label", "extend", "initialize"])
-def test_a_model_that_cannot_grow_has_its_labels_still(
+def test_failed_model_resizing_leaves_component_unchanged(
     name: str, nlp: Language, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(model: TaggerModel, n_labels: int) -> None:
         raise ValueError("Needs torch.")
 
     monkeypatch.setattr(module, "set_labels", fail)
-    call = {"add_label": on_pipe("add_label", "NEW"), "extend": on_pipe("extend", ["NEW"], rename={"PER": "NAME"})}
+    calls = {"add_label": on_pipe("add_label", "NEW"), "extend": on_pipe("extend", ["NEW"], rename={"PER": "NAME"})}
     before = state(nlp)
     with pytest.raises(ValueError, match="Needs torch"):
-        call.get(name, initialize(["NEW"]))(nlp, nlp.get_pipe("tener_ner"), tmp_path)
+        calls.get(name, initialize(["NEW"]))(nlp, nlp.get_pipe("tener_ner"), tmp_path)
     assert state(nlp) == before
 
 
-def stopping(*words: Any) -> Iterator[Any]:
-    """Yield words, and fail behind them."""
+def fail_after(*words: Any) -> Iterator[Any]:
+    """Yield words, and raise an error afterwards."""
     yield from words
     raise ValueError("No more words.")
 
 
-def reading(text: str, *arguments: Any) -> Callable[[Any, Path], object]:
+def read_file(text: str, *arguments: Any) -> Callable[[Any, Path], object]:
     def read(words: Any, folder: Path) -> None:
         (folder / "list.txt").write_text(text, encoding="utf8")
         words.read(folder / "list.txt", *arguments)
@@ -132,49 +132,49 @@ def reading(text: str, *arguments: Any) -> Callable[[Any, Path], object]:
     return read
 
 
-def calling(method: str, *arguments: Any, **options: Any) -> Callable[[Any, Path], object]:
+def call(method: str, *arguments: Any, **options: Any) -> Callable[[Any, Path], object]:
     return lambda words, folder: getattr(words, method)(*arguments, **options)
 
 
-OF_WORDS: dict[str, Callable[[Any, Path], object]] = {
-    "add a string": calling("add", "云海", "LOC"),
-    "add nothing": calling("add", None, "LOC"),
-    "add what is no word": calling("add", ["云海", 3], "LOC"),
-    "add words that stop": lambda words, folder: words.add(stopping("云海"), "LOC"),
-    "add to what is no name": calling("add", ["云海"], "LOC", name=SURROGATE),
-    "add too many words": calling("add", ["云海", "云山", "云天"], "LOC"),
-    "remove a string": calling("remove", "上海"),
-    "remove what is no word": calling("remove", ["上海", None]),
-    "remove words that stop": lambda words, folder: words.remove(stopping("上海")),
-    "remove from what is no name": calling("remove", ["上海"], name=3),
-    "clear what is no name": calling("clear", ["days"]),
-    "words of an unknown list": calling("words", "none"),
-    "read a file that is not there": calling("read", "none.txt"),
-    "read too many columns": reading("云海\n云山\tLOC\t3\t4\n", "LOC"),
-    "read too many words": reading("云海\n云山\n云天\n云地\n云水\n", "LOC"),
-    "read into what is no name": calling("read", "none.txt", "LOC", name=SURROGATE),
+WORD_CALLS: dict[str, Callable[[Any, Path], object]] = {
+    "add a string": call("add", "云海", "LOC"),
+    "add nothing": call("add", None, "LOC"),
+    "add a word that is not a string": call("add", ["云海", 3], "LOC"),
+    "add from a failing iterator": lambda words, folder: words.add(fail_after("云海"), "LOC"),
+    "add to an invalid list name": call("add", ["云海"], "LOC", name=SURROGATE),
+    "add too many words": call("add", ["云海", "云山", "云天"], "LOC"),
+    "remove a string": call("remove", "上海"),
+    "remove a word that is not a string": call("remove", ["上海", None]),
+    "remove from a failing iterator": lambda words, folder: words.remove(fail_after("上海")),
+    "remove from an invalid list name": call("remove", ["上海"], name=3),
+    "clear an invalid list name": call("clear", ["days"]),
+    "words of an unknown list": call("words", "none"),
+    "read a missing file": call("read", "none.txt"),
+    "read too many columns": read_file("云海\n云山\tLOC\t3\t4\n", "LOC"),
+    "read too many words": read_file("云海\n云山\n云天\n云地\n云水\n", "LOC"),
+    "read into an invalid list name": call("read", "none.txt", "LOC", name=SURROGATE),
 }
-OF_LAC = {
-    **OF_WORDS,
-    "add an unknown tag": calling("add", {"云海": "LOC", "云山": "NONE"}),
-    "read an unknown tag": reading("云海\tLOC\n云山\tNONE\n"),
+LAC_CALLS = {
+    **WORD_CALLS,
+    "add an unknown tag": call("add", {"云海": "LOC", "云山": "NONE"}),
+    "read an unknown tag": read_file("云海\tLOC\n云山\tNONE\n"),
 }
-OF_LISTS = {
-    **OF_WORDS,
-    **{f"add with the label {label!r}": calling("add", ["云海"], label) for label in WRONG_LABELS},
-    **{f"add {label!r} among others": calling("add", {"云海": "LOC", "云山": label}) for label in WRONG_LABELS},
-    **{f"rename to {label!r}": calling("rename", {"DAY": "DATE", "LOC": label}) for label in WRONG_LABELS},
-    "add two labels of a word": calling("add", {"云海": "LOC", "雲海": "SHIP"}),
-    "block a string": calling("block", "云海"),
-    "block words with labels": calling("block", {"云海": "LOC"}),
-    "block what is no word": calling("block", ["云海", None]),
-    "block words that stop": lambda words, folder: words.block(stopping("云海")),
-    "blocked words of an unknown list": calling("blocked", "none"),
-    "remove from an unknown list": calling("remove", ["上海"], name="none"),
-    "read a word without a label": reading("云海\tLOC\niphone 15 pro\n"),
-    "read two labels of a word": reading("云海\tLOC\n云海\tSHIP\n"),
+LIST_CALLS = {
+    **WORD_CALLS,
+    **{f"add with the label {label!r}": call("add", ["云海"], label) for label in INVALID_LABELS},
+    **{f"add {label!r} among others": call("add", {"云海": "LOC", "云山": label}) for label in INVALID_LABELS},
+    **{f"rename to {label!r}": call("rename", {"DAY": "DATE", "LOC": label}) for label in INVALID_LABELS},
+    "add two labels of a word": call("add", {"云海": "LOC", "雲海": "SHIP"}),
+    "block a string": call("block", "云海"),
+    "block words with labels": call("block", {"云海": "LOC"}),
+    "block a word that is not a string": call("block", ["云海", None]),
+    "block from a failing iterator": lambda words, folder: words.block(fail_after("云海")),
+    "blocked words of an unknown list": call("blocked", "none"),
+    "remove from an unknown list": call("remove", ["上海"], name="none"),
+    "read a word without a label": read_file("云海\tLOC\niphone 15 pro\n"),
+    "read two labels of a word": read_file("云海\tLOC\n云海\tSHIP\n"),
 }
-WRONG_BYTES = [b"", b"\xc1", srsly.msgpack_dumps({"": [["云海"]]}), srsly.msgpack_dumps([1])]
+INVALID_BYTES = [b"", b"\xc1", srsly.msgpack_dumps({"": [["云海"]]}), srsly.msgpack_dumps([1])]
 
 
 @pytest.fixture(scope="module")
@@ -183,46 +183,46 @@ def lac() -> Any:
 
 
 @pytest.fixture
-def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_word_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline_words, "MAX_WORDS", 4)
 
 
 def fill(words: Any) -> list[Any]:
-    """Give words to a component, in a list that is not saved too, and return what it holds."""
+    """Add words to a component, also to a list that is not saved, and return all lists."""
     words.clear()
     words.add({"上海": "LOC", "云海一号": "ORG"})
     words.add(["昨天"], "TIME", name="days", saved=False)
-    return held(words)
+    return word_lists(words)
 
 
-def held(words: Any) -> list[Any]:
+def word_lists(words: Any) -> list[Any]:
     return [words.names, *(words.words(name) for name in ("", *words.names))]
 
 
-@pytest.mark.parametrize("name", OF_LAC)
-def test_a_refused_call_changes_no_word_of_lac(name: str, lac: Any, few_words: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", LAC_CALLS)
+def test_failed_call_leaves_lac_lexicon_unchanged(name: str, lac: Any, small_word_limit: None, tmp_path: Path) -> None:
     before, saved = fill(lac.lexicon), lac.to_bytes()
     with pytest.raises((ValueError, TypeError, OSError)):
-        OF_LAC[name](lac.lexicon, tmp_path)
-    assert (held(lac.lexicon), lac.to_bytes()) == (before, saved)
+        LAC_CALLS[name](lac.lexicon, tmp_path)
+    assert (word_lists(lac.lexicon), lac.to_bytes()) == (before, saved)
 
 
-@pytest.mark.parametrize("name", [*OF_LISTS, *WRONG_BYTES])
-def test_a_refused_call_changes_no_list(name: str | bytes, few_words: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [*LIST_CALLS, *INVALID_BYTES])
+def test_failed_call_leaves_entity_lists_unchanged(name: str | bytes, small_word_limit: None, tmp_path: Path) -> None:
     lists: Any = spacy.blank("zh").add_pipe("entity_lists")
     before = fill(lists)
     lists.block(["云天"])
     saved = lists.to_bytes()
     with pytest.raises((ValueError, TypeError, OSError)):
-        lists.from_bytes(name) if isinstance(name, bytes) else OF_LISTS[name](lists, tmp_path)
-    assert (held(lists), lists.blocked(), lists.to_bytes()) == (before, ["云天"], saved)
+        lists.from_bytes(name) if isinstance(name, bytes) else LIST_CALLS[name](lists, tmp_path)
+    assert (word_lists(lists), lists.blocked(), lists.to_bytes()) == (before, ["云天"], saved)
 
 
-@pytest.mark.parametrize("data", WRONG_BYTES)
-def test_bytes_that_are_no_lac_leave_it_as_it_was(data: bytes, lac: Any) -> None:
+@pytest.mark.parametrize("data", INVALID_BYTES)
+def test_invalid_bytes_leave_lac_unchanged(data: bytes, lac: Any) -> None:
     before, saved = fill(lac.lexicon), lac.to_bytes()
     lists = {**from_safetensors(saved), "lists": srsly.msgpack_loads(data) if data[:1] == b"\x81" else None}
-    for wrong in (data, to_safetensors(lists)):
+    for invalid in (data, to_safetensors(lists)):
         with pytest.raises(ValueError, match="Cannot load the component 'lac'"):
-            lac.from_bytes(wrong)
-    assert (held(lac.lexicon), lac.to_bytes()) == (before, saved)
+            lac.from_bytes(invalid)
+    assert (word_lists(lac.lexicon), lac.to_bytes()) == (before, saved)

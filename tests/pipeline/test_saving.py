@@ -1,4 +1,4 @@
-"""Saved and loaded by every route, a pipeline predicts the same; what is damaged is refused, and runs nothing."""
+"""Save and load pipelines: the predictions are identical, and damaged files raise errors without running code."""
 
 import json
 import os
@@ -43,8 +43,8 @@ SETTINGS = {
 }
 
 
-def copies(nlp, path):
-    """The pipeline by every route, and its component alone in a pipeline of default settings."""
+def reload_pipeline(nlp, path):
+    """Return copies of a pipeline: from disk, from a pickle, and its component in a pipeline with default settings."""
     nlp.to_disk(path)
     plain = spacy.blank("zh")
     pipe = plain.add_pipe("tener_ner", config={"model": nlp.get_pipe_config("tener_ner")["model"]})
@@ -52,18 +52,18 @@ def copies(nlp, path):
     return spacy.load(path), pickle.loads(pickle.dumps(nlp)), plain
 
 
-def test_settings_and_labels_come_back(learned, tmp_path):
+def test_settings_and_labels_are_saved(learned, tmp_path):
     nlp = learned(**SETTINGS)
     assert nlp.get_pipe("tener_ner").settings.to_cfg() == NERSettings(**SETTINGS).to_cfg()
-    for copy in copies(nlp, tmp_path):
+    for copy in reload_pipeline(nlp, tmp_path):
         pipe = copy.get_pipe("tener_ner")
         assert pipe.settings.to_cfg() == NERSettings(**SETTINGS).to_cfg()
         assert pipe.labels == ("GPE", "ORG", "PER")
         assert pipe.incorrect_spans_key == "wrong"
 
 
-def test_excluding_cfg_keeps_the_settings_and_loads_the_labels(learned, blank, entities_of, tmp_path):
-    """As with `ner`, whose labels are not in its cfg."""
+def test_exclude_cfg_keeps_settings_and_loads_labels(learned, blank, entities_of, tmp_path):
+    """Like `ner` of spaCy, which does not store labels in its cfg."""
     pipe = learned().get_pipe("tener_ner")
     pipe.to_disk(tmp_path)
     for load in (
@@ -76,7 +76,7 @@ def test_excluding_cfg_keeps_the_settings_and_loads_the_labels(learned, blank, e
         assert entities_of(nlp(TEXT)) == FOUND
 
 
-def test_excluding_the_model_loads_the_labels_alone(learned, blank, make_examples):
+def test_exclude_model_loads_only_labels(learned, blank, make_examples):
     nlp = blank()
     pipe = nlp.get_pipe("tener_ner").from_bytes(learned().get_pipe("tener_ner").to_bytes(), exclude=["model"])
     assert pipe.labels == ("GPE", "ORG", "PER")
@@ -84,23 +84,23 @@ def test_excluding_the_model_loads_the_labels_alone(learned, blank, make_example
     assert nlp(TEXT).has_annotation("ENT_IOB")
 
 
-def test_a_vocab_that_knows_no_label_is_enough(saved, entities_of):
-    """The labels are the component's, not the vocabulary's."""
+def test_pipeline_loads_with_empty_vocab(saved, entities_of):
+    """Labels are saved with the component, not with the vocabulary."""
     nlp = spacy.load(saved, vocab=Vocab(), exclude=["vocab"])
     assert entities_of(nlp(TEXT)) == FOUND
 
 
-def test_loading_over_what_was_there_replaces_it(learned, blank, learn, make_examples, entities_of):
+def test_from_bytes_replaces_trained_model(learned, blank, learn, make_examples, entities_of):
     nlp = blank()
     learn(nlp, make_examples(nlp, [("一二三四五六七", [(1, 2, "GPE"), (3, 4, "ORG"), (5, 6, "PER")])]), steps=5)
     nlp.from_bytes(learned().to_bytes())
     assert entities_of(nlp(TEXT)) == FOUND
 
 
-FRESH = """
+NEW_PROCESS = """
 import torch
 nlp = spacy.load(sys.argv[1])
-# With more than one thread, and having used them, so that forked workers inherit a pool that is not theirs.
+# Use several threads before forking, so that workers inherit a thread pool that does not work in them.
 torch.set_num_threads(2)
 nlp("王小明去了上海。" * 300)
 docs = nlp.pipe(["王小明去了上海", "京"], n_process=2, batch_size=1)
@@ -108,9 +108,7 @@ print([[(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc 
 """
 
 
-def test_a_fresh_process_needs_no_file_beside_the_pipeline_and_may_have_workers(
-    tiny_model, learn, make_examples, tmp_path
-):
+def test_saved_pipeline_runs_in_new_process_with_workers(tiny_model, learn, make_examples, tmp_path):
     vectors = tmp_path / "vectors.txt"
     vectors.write_text("".join(f"{c} {' '.join([str(i / 10)] * 16)}\n" for i, c in enumerate(TEXT)), encoding="utf8")
     embed = {**tiny_model["tok2vec"]["embed"], "vectors": str(vectors)}
@@ -120,7 +118,7 @@ def test_a_fresh_process_needs_no_file_beside_the_pipeline_and_may_have_workers(
     learn(nlp, make_examples(nlp))
     nlp.to_disk(tmp_path / "pipeline")
     vectors.unlink()
-    assert run(FRESH, tmp_path / "pipeline", torch=True).strip().endswith(str([FOUND, [(0, 1, "GPE")]]))
+    assert run(NEW_PROCESS, tmp_path / "pipeline", torch=True).strip().endswith(str([FOUND, [(0, 1, "GPE")]]))
 
 
 class TestDamage:
@@ -133,8 +131,8 @@ class TestDamage:
             pytest.param(lambda data: srsly.msgpack_dumps([1, 2]), id="a list"),
         ],
     )
-    def test_what_is_no_model_is_named_with_its_place(self, saved, change):
-        """tests/test_damaged_models.py damages one in many ways."""
+    def test_invalid_model_file_error_names_path(self, saved, change):
+        """tests/test_damaged_models.py tests many other kinds of damage."""
         damage(saved / "tener_ner" / "model", change)
         with pytest.raises(ValueError, match=r"'tener_ner'.*restore") as error:
             spacy.load(saved)
@@ -144,36 +142,36 @@ class TestDamage:
         "content",
         ["{", "[]", "{}", '{"labels": 3}', '{"labels": ["PER"]}', '{"labels": ["A", "B", "C", "D"]}', "\x00"],
     )
-    def test_a_damaged_list_of_labels_is_named_with_its_place(self, saved, content):
+    def test_invalid_cfg_file_error_names_path(self, saved, content):
         (saved / "tener_ner" / "cfg").write_text(content)
         with pytest.raises(ValueError, match=r"'tener_ner'.*[Rr]estore") as error:
             spacy.load(saved)
         assert str(saved / "tener_ner") in str(error.value)
 
-    def test_bytes_are_checked_like_files(self, learned, blank):
+    def test_truncated_bytes_raise_error(self, learned, blank):
         data = learned().get_pipe("tener_ner").to_bytes()
         with pytest.raises(ValueError, match=r"'tener_ner'.*the given bytes"):
             blank().get_pipe("tener_ner").from_bytes(data[: len(data) // 2])
 
     @pytest.mark.parametrize("name", ["model", "cfg"])
-    def test_a_missing_file_is_named(self, saved, name):
+    def test_missing_file_error_names_component(self, saved, name):
         (saved / "tener_ner" / name).unlink()
         with pytest.raises((FileNotFoundError, ValueError), match="tener_ner"):
             spacy.load(saved)
 
     @pytest.mark.parametrize("change", [{"width": 32}, {"heads": 4}, {"layers": 3}], ids=str)
-    def test_a_model_of_another_config_is_refused(self, learned, blank, tiny_model, change):
+    def test_model_with_different_config_raises_error(self, learned, blank, tiny_model, change):
         nlp = blank(model={**tiny_model, "tok2vec": {**tiny_model["tok2vec"], **change}})
         with pytest.raises(ValueError, match=r"(?s)'tener_ner'.*another config.*config\.cfg"):
             nlp.from_bytes(learned().to_bytes())
 
 
 class TestOtherCauses:
-    """What is no fault of the files is not called damage."""
+    """If the files are not the cause of an error, its message does not mention damage."""
 
     @pytest.fixture
     def failing(self, blank, monkeypatch):
-        """Makes a component whose model fails to load."""
+        """Create a component whose model fails to load with the given error."""
 
         def make(error):
             def fail(self, data):
@@ -185,7 +183,7 @@ class TestOtherCauses:
         return make
 
     @pytest.mark.parametrize(
-        ("error", "kind", "message"),
+        ("error", "error_type", "message"),
         [
             (ModuleNotFoundError("No module named 'jieba'"), ImportError, "'tener_ner'.*'jieba'.*Install"),
             (
@@ -200,13 +198,13 @@ class TestOtherCauses:
         ],
         ids=["package", "package of an extra", "memory", "memory of the GPU", "GPU", "file"],
     )
-    def test_the_cause_and_its_remedy_are_named(self, learned, failing, error, kind, message):
+    def test_error_names_cause_and_fix(self, learned, failing, error, error_type, message):
         data = learned().get_pipe("tener_ner").to_bytes()
-        with pytest.raises(kind, match=message) as raised:
+        with pytest.raises(error_type, match=message) as raised:
             failing(error).from_bytes(data)
         assert "damaged" not in str(raised.value)
 
-    def test_labels_of_another_pipeline_are_told_from_damage(self, saved):
+    def test_mismatched_labels_error_does_not_mention_damage(self, saved):
         path = saved / "tener_ner" / "cfg"
         path.write_text(json.dumps({**json.loads(path.read_text()), "labels": ["PER"]}))
         with pytest.raises(ValueError, match=r"'tener_ner'.*13 tags.*1 labels.*need 5.*same pipeline") as raised:
@@ -215,7 +213,7 @@ class TestOtherCauses:
 
 
 class Bomb:
-    """Unpickling this makes a file."""
+    """An object that creates a directory when it is unpickled."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -225,29 +223,29 @@ class Bomb:
 
 
 def with_weights(model_bytes, weights):
-    """A model file whose last torch block holds other bytes."""
+    """Return the bytes of a model file, in which the weights of the last torch shim are replaced."""
     message = srsly.msgpack_loads(model_bytes)
     shims = next(shims for shims in reversed(message["shims"]) if shims)
     shims[0] = weights
     return srsly.msgpack_dumps(message)
 
 
-@pytest.mark.parametrize("kind", ["pickle", "torch"])
-def test_a_model_file_runs_no_code(saved, tmp_path, kind):
-    mark = tmp_path / "exploded"
+@pytest.mark.parametrize("serializer", ["pickle", "torch"])
+def test_model_file_runs_no_code(saved, tmp_path, serializer):
+    created_directory = tmp_path / "exploded"
     file = BytesIO()
-    {"pickle": pickle.dump, "torch": torch.save}[kind]({"weight": Bomb(mark)}, file)
+    {"pickle": pickle.dump, "torch": torch.save}[serializer]({"weight": Bomb(created_directory)}, file)
     damage(saved / "tener_ner" / "model", lambda data: with_weights(data, file.getvalue()))
     with pytest.raises(ValueError, match=r"'tener_ner'"):
         spacy.load(saved)
-    assert not mark.exists()
-    # The bomb is a live one.
-    pickle.loads(pickle.dumps(Bomb(mark)))
-    assert mark.exists()
+    assert not created_directory.exists()
+    # Check that unpickling it does create the directory.
+    pickle.loads(pickle.dumps(Bomb(created_directory)))
+    assert created_directory.exists()
 
 
-def test_what_is_saved_is_plain(saved):
-    """Labels and settings are JSON, weights are safetensors in msgpack."""
+def test_saved_files_are_json_and_safetensors(saved):
+    """Labels and settings are saved as JSON, and weights as safetensors inside msgpack."""
     cfg = json.loads((saved / "tener_ner" / "cfg").read_text())
     assert cfg == {
         "labels": ["GPE", "ORG", "PER"],

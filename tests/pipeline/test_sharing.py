@@ -1,4 +1,4 @@
-"""Sharing between components and pipelines: listeners, frozen and annotating components, sources."""
+"""Components that share layers or pipelines: listeners, frozen and annotating components, sourced components."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ def tagger_over(tok2vec):
 
 
 @pytest.fixture
-def shared(tiny_hash_embed):
-    """Makes a pipeline whose recogniser listens to a shared tok2vec of spaCy's."""
+def make_listening_pipeline(tiny_hash_embed):
+    """Create a pipeline whose `tener_ner` listens to a shared tok2vec component of spaCy."""
 
     def make(**config):
         nlp = spacy.blank("zh")
@@ -31,7 +31,7 @@ def shared(tiny_hash_embed):
 
 
 def parameters(pipe):
-    """Thinc's own parameters, copied."""
+    """Return copies of all parameters of Thinc."""
     return {
         (i, name): node.get_param(name).copy()
         for i, node in enumerate(pipe.model.walk())
@@ -40,27 +40,29 @@ def parameters(pipe):
     }
 
 
-def moved(before, after):
+def has_changed(before, after):
     return any(not np.array_equal(before[key], after[key]) for key in before)
 
 
 class TestListener:
-    def test_it_learns_through_the_shared_tok2vec_and_teaches_it(
-        self, shared, learn, make_examples, sentences, entities_of
+    def test_training_updates_shared_tok2vec(
+        self, make_listening_pipeline, learn, make_examples, sentences, entities_of
     ):
-        nlp = shared()
+        nlp = make_listening_pipeline()
         examples = make_examples(nlp)
         optimizer = nlp.initialize(lambda: examples)
         optimizer.learn_rate = 0.01
         before = parameters(nlp.get_pipe("tok2vec"))
         learn(nlp, examples, optimizer=optimizer)
-        assert moved(before, parameters(nlp.get_pipe("tok2vec")))
+        assert has_changed(before, parameters(nlp.get_pipe("tok2vec")))
         for text, entities in sentences:
             assert entities_of(nlp(text)) == entities
         assert [entities_of(doc) for doc in nlp.pipe(["", TEXT, "", "京"])] == [[], FOUND, [], [(0, 1, "GPE")]]
 
-    def test_it_shares_with_spacys_ner(self, shared, tiny_ner, learn, make_examples, entities_of):
-        nlp = shared()
+    def test_tok2vec_is_shared_with_spacy_ner(
+        self, make_listening_pipeline, tiny_ner, learn, make_examples, entities_of
+    ):
+        nlp = make_listening_pipeline()
         nlp.add_pipe("ner", config={"model": {**tiny_ner, "tok2vec": LISTENER}}, before="tener_ner")
         assert len(nlp.get_pipe("tok2vec").listeners) == 2
         learn(nlp, make_examples(nlp))
@@ -68,9 +70,9 @@ class TestListener:
             with nlp.select_pipes(enable=["tok2vec", name]):
                 assert entities_of(nlp(TEXT)) == FOUND
 
-    @pytest.mark.parametrize("beside", [["tagger"], []], ids=["beside a tagger", "alone"])
+    @pytest.mark.parametrize("other_pipes", [["tagger"], []], ids=["with a tagger", "alone"])
     @pytest.mark.parametrize("texts", [[TEXT, "", "京"], ["", ""]], ids=["texts", "empty"])
-    def test_a_batch_without_entities_passes_the_gradient_of_others_on(self, tiny_hash_embed, beside, texts):
+    def test_unannotated_batch_passes_on_gradient_of_other_pipes(self, tiny_hash_embed, other_pipes, texts):
         def gradient(names):
             nlp = spacy.blank("zh")
             tok2vec = nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
@@ -81,8 +83,8 @@ class TestListener:
             fix_random_seed(0)
             tags = [Example.from_dict(nlp.make_doc(text), {"tags": ["N", "V"] * 3 + ["N"]}) for text in [TEXT]]
             nlp.initialize(lambda: tags)
-            # The same weights whatever components there are, and none of zeros.
-            for pipe in ("tok2vec", *beside):
+            # Set the same weights for all combinations of components. None of the weights are zero.
+            for pipe in ("tok2vec", *other_pipes):
                 for i, node in enumerate(nlp.get_pipe(pipe).model.walk()):
                     for name in node.param_names:
                         shape = node.get_param(name).shape
@@ -92,13 +94,13 @@ class TestListener:
             found = [node.get_grad(n) for node in tok2vec.model.walk() for n in node.param_names if node.has_grad(n)]
             return sum(float(np.abs(array).sum()) for array in found)
 
-        expected = gradient(beside)
-        assert gradient([*beside, "tener_ner"]) == pytest.approx(expected, rel=1e-4)
-        assert (expected > 1.0) == (beside == ["tagger"] and any(texts))
+        expected = gradient(other_pipes)
+        assert gradient([*other_pipes, "tener_ner"]) == pytest.approx(expected, rel=1e-4)
+        assert (expected > 1.0) == (other_pipes == ["tagger"] and any(texts))
 
-    def test_a_batch_without_entities_leaves_the_weights_of_the_encoder(self, shared, make_examples):
+    def test_unannotated_batch_does_not_change_encoder_weights(self, make_listening_pipeline, make_examples):
         encoder = {"@architectures": "spacy_tener.TENER.v1", "width": 16, "heads": 2, "embed": LISTENER}
-        nlp = shared(model=tagger_over(encoder))
+        nlp = make_listening_pipeline(model=tagger_over(encoder))
         examples = make_examples(nlp)
         optimizer = nlp.initialize(lambda: examples)
         for _ in range(2):
@@ -107,22 +109,24 @@ class TestListener:
         nlp.update([Example(nlp.make_doc(TEXT), nlp.make_doc(TEXT))], sgd=optimizer)
         assert nlp.get_pipe("tener_ner").model.to_bytes() == before
 
-    def test_docs_without_annotation_do_not_dilute_the_others(self, shared, make_examples):
-        nlp = shared()
+    def test_unannotated_docs_do_not_change_loss(self, make_listening_pipeline, make_examples):
+        nlp = make_listening_pipeline()
         examples = make_examples(nlp)
         nlp.initialize(lambda: examples)
-        unknown = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text in (TEXT, "")]
-        plain, mixed = (nlp.update(batch, sgd=False, losses={}) for batch in (examples, examples + unknown))
+        unannotated = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text in (TEXT, "")]
+        plain, mixed = (nlp.update(batch, sgd=False, losses={}) for batch in (examples, examples + unannotated))
         assert mixed["tener_ner"] == pytest.approx(plain["tener_ner"], rel=1e-4)
 
-    def test_whole_docs_are_read_whatever_the_window(self, shared, learn, make_examples, entities_of):
-        """The vectors that it hears are those of whole Docs."""
-        nlp = shared(window=5, overlap=1, max_units=5)
-        everywhere = [(start + 7 * i, end + 7 * i, label) for i in range(3) for start, end, label in FOUND]
-        learn(nlp, make_examples(nlp, [(TEXT * 3, everywhere)]))
-        assert entities_of(nlp(TEXT * 3)) == everywhere
+    def test_listener_ignores_window_settings(self, make_listening_pipeline, learn, make_examples, entities_of):
+        """The listener gets the vectors of complete Docs."""
+        nlp = make_listening_pipeline(window=5, overlap=1, max_units=5)
+        repeated_entities = [(start + 7 * i, end + 7 * i, label) for i in range(3) for start, end, label in FOUND]
+        learn(nlp, make_examples(nlp, [(TEXT * 3, repeated_entities)]))
+        assert entities_of(nlp(TEXT * 3)) == repeated_entities
 
-    def test_it_cannot_listen_for_characters(self, shared, jieba_nlp, tiny_hash_embed, make_examples):
+    def test_listener_with_character_view_raises_error(
+        self, make_listening_pipeline, jieba_nlp, tiny_hash_embed, make_examples
+    ):
         for nlp in (jieba_nlp(), spacy.blank("en")):
             nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
             nlp.add_pipe("tener_ner", config={"model": tagger_over(LISTENER), "view": "characters"})
@@ -130,10 +134,10 @@ class TestListener:
             with pytest.raises(ValueError, match=r"'characters'.*listener.*tok2vec of its own"):
                 nlp.initialize(lambda examples=examples: examples)
 
-    def test_replacing_it_keeps_every_prediction_and_frees_the_windows(
-        self, shared, learn, make_examples, sentences, entities_of, tmp_path
+    def test_replaced_listener_keeps_predictions_and_uses_windows(
+        self, make_listening_pipeline, learn, make_examples, sentences, entities_of, tmp_path
     ):
-        nlp = shared(window=5, overlap=1, max_units=5)
+        nlp = make_listening_pipeline(window=5, overlap=1, max_units=5)
         learn(nlp, make_examples(nlp))
         nlp.replace_listeners("tok2vec", "tener_ner", ["model.tok2vec"])
         pipe = nlp.get_pipe("tener_ner")
@@ -142,20 +146,20 @@ class TestListener:
         nlp.to_disk(tmp_path)
         for copy in (nlp, spacy.load(tmp_path)):
             for text, entities in sentences:
-                # The embedder sees one token on each side, as much as the windows have of context.
+                # The context of the windows is as large as that of the embedder: one token on both sides.
                 assert entities_of(copy(text)) == entities
 
-    def test_what_replaced_it_is_trained(self, shared, learn, make_examples, entities_of):
-        nlp = shared()
+    def test_replaced_listener_can_be_trained(self, make_listening_pipeline, learn, make_examples, entities_of):
+        nlp = make_listening_pipeline()
         learn(nlp, make_examples(nlp))
         nlp.replace_listeners("tok2vec", "tener_ner", ["model.tok2vec"])
         before = parameters(nlp.get_pipe("tener_ner"))
         learn(nlp, make_examples(nlp, [("火星很远", [(0, 2, "GPE")])]), optimizer=Adam(0.01))
-        assert moved(before, parameters(nlp.get_pipe("tener_ner")))
+        assert has_changed(before, parameters(nlp.get_pipe("tener_ner")))
         assert entities_of(nlp("火星很远")) == [(0, 2, "GPE")]
 
-    def test_rehearsal_reads_the_same_docs(self, shared, learn, make_examples):
-        nlp = shared()
+    def test_rehearsal_works_with_listener(self, make_listening_pipeline, learn, make_examples):
+        nlp = make_listening_pipeline()
         learn(nlp, make_examples(nlp))
         pipe, tok2vec = nlp.get_pipe("tener_ner"), nlp.get_pipe("tok2vec")
         nlp.resume_training()
@@ -167,7 +171,7 @@ class TestListener:
 
 
 class TestFrozen:
-    def test_a_frozen_recogniser_is_not_trained(self, learned, tiny_hash_embed, make_examples, entities_of):
+    def test_frozen_component_is_not_trained(self, learned, tiny_hash_embed, make_examples, entities_of):
         nlp = learned()
         nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tiny_hash_embed}})
         nlp.get_pipe("tagger").add_label("N")
@@ -180,7 +184,7 @@ class TestFrozen:
         assert nlp.get_pipe("tener_ner").model.to_bytes() == before
         assert entities_of(nlp(TEXT)) == FOUND
 
-    def test_an_annotating_recogniser_shows_later_components_what_it_found(self, learned, make_examples):
+    def test_annotating_component_passes_entities_to_later_pipes(self, learned, make_examples):
         nlp = learned()
         labels = []
 
@@ -200,16 +204,16 @@ class TestFrozen:
 
 
 class TestSourced:
-    def test_it_predicts_as_in_its_own_pipeline(self, learned, sentences, entities_of, tmp_path):
+    def test_sourced_component_predicts_same_entities(self, learned, sentences, entities_of, tmp_path):
         sourcing = spacy.blank("zh")
-        sourcing.add_pipe("tener_ner", source=learned(), name="recogniser")
+        sourcing.add_pipe("tener_ner", source=learned(), name="sourced")
         sourcing.to_disk(tmp_path)
         for nlp in (sourcing, spacy.load(tmp_path)):
-            assert nlp.pipe_names == ["recogniser"]
+            assert nlp.pipe_names == ["sourced"]
             for text, entities in sentences:
                 assert entities_of(nlp(text)) == entities
 
-    def test_a_copy_learns_without_the_original(self, learned, learn, make_examples, entities_of):
+    def test_training_copy_does_not_change_original(self, learned, learn, make_examples, entities_of):
         nlp = learned()
         copy = spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
         before = nlp.get_pipe("tener_ner").model.to_bytes()

@@ -1,4 +1,4 @@
-"""spaCy's annotation as tags."""
+"""Encode the entity annotation of spaCy as tags."""
 
 import numpy as np
 import pytest
@@ -6,21 +6,21 @@ import pytest
 from spacy_tener.pipeline.tags import UNKNOWN, LabelIndex, encode_units, trim_space
 from spacy_tener.pipeline.units import BEGIN, INSIDE, MISSING, OUTSIDE, SPACE, TEXT, Units
 
+# Hashes are unsigned 64-bit integers.
 HASHES = [2**63 + 5, 11]
-"""Hashes are 64 bits wide and unsigned."""
 A, B = HASHES
 LABELS = LabelIndex(HASHES)
 NAMES = LABELS.layout.names(("A", "B"))
-STRANGER = 99
+UNKNOWN_LABEL = 99
 
 
 def make_units(iob, labels=None, *, space="", starts=()):
-    """Units from a line such as `BI-O`, and a line of spaces and dots."""
+    """Create units from IOB codes such as `BI-O`. In `space`, units are white space or dots."""
     codes = {"-": MISSING, "I": INSIDE, "O": OUTSIDE, "B": BEGIN}
     values = np.array([codes[letter] for letter in iob], dtype=np.int64)
     inside = (values == BEGIN) | (values == INSIDE)
-    names = {"A": A, "B": B, "?": STRANGER, ".": 0}
-    label = [names[name] for name in labels] if labels else [A if held else 0 for held in inside]
+    names = {"A": A, "B": B, "?": UNKNOWN_LABEL, ".": 0}
+    label = [names[name] for name in labels] if labels else [A if is_inside else 0 for is_inside in inside]
     return Units(
         unit_type=np.array([SPACE if mark == " " else TEXT for mark in (space or "." * len(iob))]),
         iob=values,
@@ -45,23 +45,23 @@ def names_of(tags):
         ("-BI-", ".BB.", "- B-B E-B -"),
         ("B-", None, "S-A -"),
         ("BO-O", None, "S-A O - O"),
-        ("BIOB", "??.A", "O O O S-A"),  # entities of other labels
+        ("BIOB", "??.A", "O O O S-A"),  # entities with unknown labels
         ("BO", "..", "O O"),  # blocked tokens
     ],
 )
-def test_entities_are_spelled_out_in_tags(iob, labels, expected):
+def test_entities_are_encoded_as_bioes_tags(iob, labels, expected):
     assert names_of(encode_units(make_units(iob, labels), LABELS)) == expected
 
 
-def test_without_labels_everything_known_is_outside():
+def test_empty_label_index_encodes_entities_as_outside():
     assert encode_units(make_units("BI-O"), LabelIndex([])).tolist() == [0, 0, UNKNOWN, 0]
 
 
-def test_no_units_have_no_tags():
+def test_empty_units_give_empty_tags():
     assert encode_units(make_units(""), LABELS).shape == (0,)
 
 
-def test_hashes_are_found_by_their_whole_width():
+def test_label_lookup_compares_full_64_bit_hashes():
     found = LABELS.indices(np.array([B, A, 0, A - 1, A % 2**32], dtype=np.uint64))
     assert found.tolist() == [1, 0, -1, -1, -1]
 
@@ -79,11 +79,11 @@ def test_hashes_are_found_by_their_whole_width():
         ("OBIO", " .. ", "O B-A E-A O"),
     ],
 )
-def test_white_space_is_trimmed_from_the_edges_of_entities(iob, space, expected):
+def test_white_space_is_trimmed_from_entity_boundaries(iob, space, expected):
     assert names_of(encode_units(trim_space(make_units(iob, space=space)), LABELS)) == expected
 
 
-def test_trimming_changes_nothing_that_was_passed_and_copies_nothing_without_need():
+def test_trim_space_keeps_input_and_avoids_copies():
     units = make_units("BI", space=" .")
     trim_space(units)
     assert units.iob.tolist() == [BEGIN, INSIDE]

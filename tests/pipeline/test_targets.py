@@ -1,4 +1,4 @@
-"""What an example teaches."""
+"""Training targets of examples: tags, incorrect spans and weights."""
 
 import itertools
 
@@ -35,28 +35,28 @@ def names_of(tags):
     return " ".join("-" if tag == UNKNOWN else NAMES[tag].replace("-X", "") for tag in tags)
 
 
-class TestWithin:
+class TestWindows:
     @pytest.mark.parametrize(
         ("entities", "missing", "window", "tags"),
         [
             # An entity that crosses the end of the kept part has all tags in the window where it starts.
             ([(3, 6)], [], Window(0, 7, 0, 4), "O O O B I E -"),
             ([(3, 6)], [], Window(2, 9, 4, 9), "- - - - O O O"),
-            # What runs out of the window is left open, what ends with it is taught.
+            # Entities that end outside the window have unknown tags. Entities that end with the window have tags.
             ([(3, 8)], [], Window(0, 6, 0, 4), "O O O - - -"),
             ([(3, 8)], [], Window(2, 9, 4, 9), "- - - - - - O"),
             ([(3, 6), (6, 8)], [], Window(0, 6, 0, 4), "O O O B I E"),
-            # Neighbours without a gap are told apart.
+            # Adjacent entities are distinguished.
             ([(0, 3), (3, 5)], [], Window(0, 5, 0, 3), "B I E - -"),
             ([(0, 3), (3, 5)], [], Window(1, 6, 3, 6), "- - B E O"),
-            # What is unknown stays unknown.
+            # Missing annotation stays missing.
             ([(1, 3)], [0, 4], Window(0, 6, 0, 6), "- B E O - O"),
         ],
     )
-    def test_a_window_teaches_the_entities_that_start_in_its_core(self, entities, missing, window, tags):
+    def test_window_tags_contain_entities_starting_in_kept_part(self, entities, missing, window, tags):
         assert names_of(target_of(entities, 9, missing).in_window(window).tags) == tags
 
-    def test_spans_that_are_no_entity_are_taught_where_they_start_if_they_fit(self):
+    def test_incorrect_spans_are_assigned_to_window_of_start(self):
         wrong = [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0), IncorrectSpan(3, 7, 0), IncorrectSpan(5, 7, 0)]
         target = target_of([], 8, incorrect=wrong)
         assert target.in_window(Window(0, 6, 0, 4)).incorrect == [IncorrectSpan(1, 2, 0), IncorrectSpan(3, 6, 0)]
@@ -64,17 +64,15 @@ class TestWithin:
 
     @given(
         cuts=st.lists(st.integers(0, 60), max_size=30, unique=True).map(sorted),
-        held=st.lists(st.booleans(), min_size=30, max_size=30),
+        is_entity=st.lists(st.booleans(), min_size=30, max_size=30),
         overlap=st.integers(1, 6),
         extra=st.integers(1, 12),
         ends=st.lists(st.integers(0, 59), max_size=10),
     )
-    def test_the_windows_of_a_document_teach_every_short_entity_once_and_each_outside_once(
-        self, cuts, held, overlap, extra, ends
-    ):
-        """No entity is longer than the context or holds a sentence end, so none is left open."""
-        pieces = [(start, min(end, start + overlap)) for start, end in itertools.pairwise(cuts)]
-        entities = [piece for piece, keep in zip(pieces, held, strict=False) if keep]
+    def test_windows_cover_all_tags_exactly_once(self, cuts, is_entity, overlap, extra, ends):
+        """The entities are not longer than the context and contain no sentence ends, so all tags are assigned."""
+        candidates = [(start, min(end, start + overlap)) for start, end in itertools.pairwise(cuts)]
+        entities = [candidate for candidate, keep in zip(candidates, is_entity, strict=False) if keep]
         target = target_of(entities, 60)
         marks = np.zeros(60, dtype=bool)
         marks[[end for end in ends if not any(start <= end < stop - 1 for start, stop in entities)]] = True
@@ -100,9 +98,9 @@ def make(nlp, predicted, reference, view="tokens", labels=("PER", "ORG"), key=No
 
 def doc_of(nlp, words, entities=(), spaces=None, **set_ents):
     doc = Doc(nlp.vocab, words=words, spaces=spaces or [False] * len(words))
-    stretches = {key: [doc[start:end] for start, end in value] for key, value in set_ents.items()}
+    spans_by_value = {key: [doc[start:end] for start, end in value] for key, value in set_ents.items()}
     if entities or set_ents:
-        doc.set_ents([Span(doc, start, end, label) for start, end, label in entities], **stretches)
+        doc.set_ents([Span(doc, start, end, label) for start, end, label in entities], **spans_by_value)
     return doc
 
 
@@ -120,37 +118,37 @@ class TestGold:
         [
             (WORDS, [], WORDS, None, "tokens", "S-PER O O"),
             (WORDS, [], CHARACTERS, None, "tokens", "B-PER I-PER E-PER O O O"),
-            # An entity off the edges of tokens is unknown to the view of tokens, and not to that of characters.
+            # A misaligned entity is missing in the token view, but not in the character view.
             (WORDS, [], ["王小", "明去", "北京"], None, "tokens", "- - O"),
             (WORDS, [], ["王小", "明去", "北京"], None, "characters", "B-PER I-PER E-PER O O O"),
-            # Texts that differ in white space are aligned by tokens in both views.
+            # If texts differ in white space, both views align tokens.
             (WORDS, [], WORDS, SPACED, "tokens", "S-PER O O"),
             (WORDS, [], WORDS, SPACED, "characters", "B-PER I-PER E-PER O O O O O"),
-            # What is missing stays missing.
+            # Missing annotation stays missing.
             (WORDS, [(2, 3)], WORDS, None, "tokens", "S-PER O -"),
             (WORDS, [(2, 3)], ["王", "小明去", "北京"], None, "characters", "B-PER I-PER E-PER O - -"),
             (CHARACTERS, [(2, 4)], CHARACTERS, None, "characters", "S-PER O - - O O"),
         ],
     )
-    def test_annotation_is_aligned_to_what_is_read(self, nlp, words, missing, predicted, spaces, view, tags):
+    def test_annotation_is_aligned_to_view(self, nlp, words, missing, predicted, spaces, view, tags):
         reference = doc_of(nlp, words, [(0, 1, "PER")], missing=missing)
         target, names = make(nlp, doc_of(nlp, predicted, spaces=spaces), reference, view)
         assert tags_of(target, names) == tags
         assert target.has_loss
         assert isinstance(target.view, CharacterView if view == "characters" and predicted != CHARACTERS else TokenView)
 
-    def test_no_annotation_teaches_nothing(self, nlp):
+    def test_unannotated_doc_has_no_loss(self, nlp):
         target, _ = make(nlp, doc_of(nlp, list("王")), doc_of(nlp, list("王")))
         assert not target.has_loss
 
     @pytest.mark.parametrize("view", ["tokens", "characters"])
-    def test_white_space_at_the_edges_of_a_gold_entity_is_cut_off(self, nlp, view):
+    def test_white_space_is_trimmed_from_gold_entities(self, nlp, view):
         words = [" ", "王", " ", "明", " "]
         reference = doc_of(nlp, words, [(0, 5, "PER")])
         target, names = make(nlp, doc_of(nlp, words), reference, view)
         assert tags_of(target, names) == "O B-PER I-PER E-PER O"
 
-    def test_empty_docs_teach_nothing(self, nlp):
+    def test_empty_docs_have_no_loss(self, nlp):
         for view in ("tokens", "characters"):
             target, _ = make(nlp, doc_of(nlp, []), doc_of(nlp, []), view)
             assert not target.has_loss
@@ -166,50 +164,50 @@ class TestIncorrectSpans:
     def spans(self, nlp, predicted, reference, view="tokens", key="wrong"):
         return make(nlp, predicted, reference, view, key=key)[0].incorrect
 
-    def test_they_are_read_under_their_key_only(self, nlp):
+    def test_only_configured_span_group_is_used(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER")])
         predicted = doc_of(nlp, list(reference.text))
         assert self.spans(nlp, predicted, reference) == [IncorrectSpan(0, 3, 0)]
         assert self.spans(nlp, predicted, reference, key=None) == []
         assert self.spans(nlp, predicted, reference, key="other") == []
 
-    def test_they_alone_are_enough_to_teach(self, nlp):
+    def test_incorrect_spans_without_entities_have_loss(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER")])
         target, _ = make(nlp, doc_of(nlp, list(reference.text)), reference, key="wrong")
         assert target.has_loss
 
-    def test_they_may_overlap(self, nlp):
+    def test_incorrect_spans_can_overlap(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER"), (1, 3, "PER"), (0, 3, "ORG")])
         found = self.spans(nlp, doc_of(nlp, list(reference.text)), reference)
         assert found == [IncorrectSpan(0, 3, 0), IncorrectSpan(1, 3, 0), IncorrectSpan(0, 3, 1)]
 
-    def test_a_label_that_the_component_does_not_have_cannot_be_wrong(self, nlp):
+    def test_incorrect_spans_with_unknown_label_are_ignored(self, nlp):
         reference = self.reference(nlp, [(0, 3, "STRANGE"), (4, 6, "ORG")])
         assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [IncorrectSpan(4, 6, 1)]
 
-    def test_they_are_aligned_to_tokens_and_kept_on_characters(self, nlp):
+    def test_incorrect_spans_are_aligned_to_view(self, nlp):
         reference = self.reference(nlp, [(0, 3, "PER"), (5, 6, "PER")])
         predicted = doc_of(nlp, ["王小明", "去", "北京"])
         assert self.spans(nlp, predicted, reference) == [IncorrectSpan(0, 1, 0)]
         assert self.spans(nlp, predicted, reference, "characters") == [IncorrectSpan(0, 3, 0), IncorrectSpan(5, 6, 0)]
 
-    def test_characters_are_counted_in_the_predicted_text(self, nlp):
+    def test_char_offsets_refer_to_predicted_text(self, nlp):
         reference = self.reference(nlp, [(4, 6, "PER")])
         predicted = doc_of(nlp, ["王小明", "去", "北京"], spaces=[True, True, False])
         assert self.spans(nlp, predicted, reference, "characters") == [IncorrectSpan(6, 8, 0)]
 
     @pytest.mark.parametrize("view", ["tokens", "characters"])
-    def test_a_span_that_is_gold_too_is_a_contradiction(self, nlp, view):
+    def test_incorrect_span_equal_to_gold_entity_raises_error(self, nlp, view):
         reference = self.reference(nlp, [(0, 3, "PER")], [(0, 3, "PER")])
         with pytest.raises(ValueError, match="E868"):
             self.spans(nlp, doc_of(nlp, list(reference.text)), reference, view)
 
-    def test_a_gold_span_of_another_label_is_none(self, nlp):
+    def test_incorrect_span_may_share_offsets_with_gold_entity(self, nlp):
         reference = self.reference(nlp, [(0, 3, "ORG")], [(0, 3, "PER")])
         assert self.spans(nlp, doc_of(nlp, list(reference.text)), reference) == [IncorrectSpan(0, 3, 1)]
 
 
-def test_the_weight_of_a_reference_stays_with_its_windows():
+def test_weight_of_reference_applies_to_windows():
     reference = spacy.blank("zh")("王小明")
     reference.user_data[WEIGHT] = 0.25
     target = make_target(Example(reference.copy(), reference), view_of(reference, "tokens"), LABELS, None)

@@ -1,4 +1,4 @@
-"""Threads of a training step, one for a small model, and of a prediction, one: the numbers are as before after it."""
+"""Small models train and predict on one thread. Afterwards, the previous number of threads is restored."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ from spacy_tener.processes import one_thread
 
 
 @pytest.fixture
-def seen_threads(monkeypatch):
-    """The numbers of threads that the encoder computes with, where torch has chosen three."""
-    numbers = []
+def training_threads(monkeypatch):
+    """Record the number of threads in each call of the torch encoder, on a machine with three cores."""
+    thread_counts = []
     forward = TransformerEncoder.forward
 
-    def counted(encoder, x, lengths):
-        numbers.append(torch.get_num_threads())
-        x.register_hook(lambda gradient: numbers.append(torch.get_num_threads()))
+    def record_threads(encoder, x, lengths):
+        thread_counts.append(torch.get_num_threads())
+        x.register_hook(lambda gradient: thread_counts.append(torch.get_num_threads()))
         return forward(encoder, x, lengths)
 
-    monkeypatch.setattr(TransformerEncoder, "forward", counted)
+    monkeypatch.setattr(TransformerEncoder, "forward", record_threads)
     monkeypatch.setattr(devices, "count_cores", lambda: 3)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    return numbers
+    return thread_counts
 
 
 @pytest.mark.parametrize("step", ["update", "rehearse"])
-def test_a_small_model_learns_on_one_thread(step, learned, make_examples, seen_threads, three_threads):
+def test_small_model_trains_on_one_thread(step, learned, make_examples, training_threads, three_threads):
     nlp = learned()
     optimizer = nlp.resume_training()
-    seen_threads.clear()
+    training_threads.clear()
     getattr(nlp, step)(make_examples(nlp), sgd=optimizer)
-    assert set(seen_threads) == {1}
+    assert set(training_threads) == {1}
     assert torch.get_num_threads() == 3
 
 
-def test_a_step_that_fails_leaves_torch_its_threads(learned, make_examples, monkeypatch, three_threads):
+def test_failed_update_restores_torch_threads(learned, make_examples, monkeypatch, three_threads):
     nlp = learned()
 
     def fail(encoder, x, lengths):
@@ -63,8 +63,8 @@ def numpy_threads():
 
 
 @pytest.fixture
-def numpys_own_threads(monkeypatch):
-    """Let three threads be what NumPy chose by itself."""
+def three_numpy_threads(monkeypatch):
+    """Set three NumPy threads, the default on a machine with three cores."""
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(processes, "count_physical_cores", lambda: 3)
@@ -73,64 +73,64 @@ def numpys_own_threads(monkeypatch):
 
 
 @pytest.fixture
-def predicting_threads(monkeypatch):
-    """The numbers of threads that the encoder predicts with."""
-    numbers = []
+def prediction_threads(monkeypatch):
+    """Record the number of threads in each call of the NumPy encoder."""
+    thread_counts = []
     predict = transformer.TransformerEncoder.__call__
 
-    def counted(encoder, x, lengths):
-        numbers.extend(numpy_threads())
+    def record_threads(encoder, x, lengths):
+        thread_counts.extend(numpy_threads())
         return predict(encoder, x, lengths)
 
-    monkeypatch.setattr(transformer.TransformerEncoder, "__call__", counted)
-    return numbers
+    monkeypatch.setattr(transformer.TransformerEncoder, "__call__", record_threads)
+    return thread_counts
 
 
-def test_numpy_predicts_on_one_thread(learned, numpys_own_threads, predicting_threads):
+def test_numpy_predicts_on_one_thread(learned, three_numpy_threads, prediction_threads):
     list(learned().pipe(["张三住在北京", "李四"]))
-    assert set(predicting_threads) == {1}
+    assert set(prediction_threads) == {1}
     assert numpy_threads() == {3}
 
 
-def test_a_layer_inside_another_library_s_predicts_on_one_thread(learned, numpys_own_threads, predicting_threads):
+def test_thinc_predict_uses_one_thread(learned, three_numpy_threads, prediction_threads):
     nlp = learned()
     nlp.get_pipe("tener_ner").model.predict([nlp.make_doc("张三住在北京")])
-    assert set(predicting_threads) == {1}
+    assert set(prediction_threads) == {1}
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"])
-def test_a_number_in_the_environment_is_the_user_s(learned, numpys_own_threads, predicting_threads, monkeypatch, name):
+def test_thread_count_in_environment_is_respected(learned, three_numpy_threads, prediction_threads, monkeypatch, name):
     monkeypatch.setenv(name, "3")
     learned()("张三住在北京")
-    assert set(predicting_threads) == {3}
+    assert set(prediction_threads) == {3}
 
 
-def test_a_smaller_number_than_the_cores_is_the_user_s(learned, numpys_own_threads, predicting_threads):
+def test_thread_count_below_core_count_is_respected(learned, three_numpy_threads, prediction_threads):
     with threadpool_limits(2, user_api="blas"):
         learned()("张三住在北京")
         assert numpy_threads() == {2}
-    assert set(predicting_threads) == {2}
+    assert set(prediction_threads) == {2}
 
 
-def test_the_last_thread_that_predicts_restores_numpy_s_number(numpys_own_threads):
-    first_left, is_inside = threading.Event(), threading.Event()
+def test_last_predicting_thread_restores_numpy_threads(three_numpy_threads):
+    may_finish, is_inside = threading.Event(), threading.Event()
 
     def predict():
         with one_thread:
             is_inside.set()
-            first_left.wait(60)
+            may_finish.wait(60)
 
     thread = threading.Thread(target=predict)
     with one_thread:
         thread.start()
         is_inside.wait(60)
     assert numpy_threads() == {1}
-    first_left.set()
+    may_finish.set()
     thread.join()
     assert numpy_threads() == {3}
 
 
-def test_a_prediction_that_fails_leaves_numpy_its_threads(learned, numpys_own_threads, monkeypatch):
+def test_failed_prediction_restores_numpy_threads(learned, three_numpy_threads, monkeypatch):
     def fail(encoder, x, lengths):
         raise RuntimeError("no memory")
 
@@ -141,7 +141,7 @@ def test_a_prediction_that_fails_leaves_numpy_its_threads(learned, numpys_own_th
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Needs fork.")
-def test_a_fork_in_the_middle_of_a_prediction_can_predict(numpys_own_threads):
+def test_process_forked_during_prediction_can_predict(three_numpy_threads):
     with one_thread:
         child = os.fork()
         if not child:
@@ -150,7 +150,7 @@ def test_a_fork_in_the_middle_of_a_prediction_can_predict(numpys_own_threads):
     assert os.waitpid(child, 0)[1] == 0
 
 
-def test_a_number_that_the_user_sets_during_a_prediction_stays(numpys_own_threads):
+def test_thread_count_set_during_prediction_is_kept(three_numpy_threads):
     with one_thread:
         threadpool_limits(2, user_api="blas")
     assert numpy_threads() == {2}
@@ -158,7 +158,7 @@ def test_a_number_that_the_user_sets_during_a_prediction_stays(numpys_own_thread
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Needs fork.")
 @pytest.mark.parametrize("forks_inside", [False, True])
-def test_a_fork_while_another_thread_predicts_has_its_threads_again(numpys_own_threads, forks_inside):
+def test_fork_during_prediction_in_other_thread_restores_threads(three_numpy_threads, forks_inside):
     is_inside, has_forked = threading.Event(), threading.Event()
 
     def predict():
@@ -175,8 +175,8 @@ def test_a_fork_while_another_thread_predicts_has_its_threads_again(numpys_own_t
             inside = numpy_threads() == ({1} if forks_inside else {3})
     if not child:
         with one_thread:
-            again = numpy_threads() == {1}
-        os._exit(0 if inside and again and numpy_threads() == {3} else 1)
+            inside_again = numpy_threads() == {1}
+        os._exit(0 if inside and inside_again and numpy_threads() == {3} else 1)
     has_forked.set()
     thread.join()
     assert os.waitpid(child, 0)[1] == 0

@@ -1,4 +1,5 @@
-"""The tokenizer of characters makes spaCy's Docs; that of many languages makes characters of some scripts tokens."""
+"""The character tokenizer, which gives the same Docs as spaCy's tokenizer for Chinese, and the multilingual tokenizer,
+which splits some scripts into characters."""
 
 import pickle
 import sys
@@ -26,23 +27,23 @@ def check(text):
 
 
 @given(st.text(st.sampled_from("王明a1 \n\t\u3000\xa0")) | st.text(st.characters(exclude_categories=["Cs"])))
-def test_docs_are_those_of_spacy(text):
+def test_char_tokenizer_equals_spacy_tokenizer(text):
     check(text)
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_docs_of_texts_with_white_space_are_those_of_spacy(text):
+def test_char_tokenizer_equals_spacy_tokenizer_for_white_space(text):
     check(text)
 
 
-def test_every_kind_of_white_space_is_known():
+def test_char_tokenizer_supports_all_white_space_characters():
     for space in filter(str.isspace, map(chr, range(sys.maxunicode + 1))):
         text = f"王{space}明 {space}"
         check(text)
     assert characters_and_spaces("".join(c for c in map(chr, range(0x3000)) if not c.isspace()))[1].count(True) == 0
 
 
-def test_pipelines_are_saved_alike_and_load_each_other(tmp_path):
+def test_char_tokenizer_is_saved_like_spacy_tokenizer(tmp_path):
     nlp, chinese = spacy.util.load_model_from_config(CONFIG, auto_fill=True), spacy.blank("zh")
     assert isinstance(nlp.tokenizer, CharTokenizer)
     nlp.to_disk(tmp_path / "characters")
@@ -55,9 +56,9 @@ def test_pipelines_are_saved_alike_and_load_each_other(tmp_path):
     assert [token.text for token in nlp("王 明")] == ["王", "明"]
 
 
-def test_docs_know_their_strings_in_a_new_vocabulary_and_behind_a_memory_zone():
-    """Characters become Docs by hashes that are kept; a vocabulary may not have met them, or have forgotten them."""
-    check("龘X")  # X is a symbol of spaCy's as well, which has a number instead of a hash
+def test_vocab_contains_strings_after_memory_zone():
+    """Docs are created from cached hashes. Strings that are not in the vocabulary, or no longer, have to be added."""
+    check("龘X")  # spaCy has a symbol X, which has an ID instead of a hash
     nlp = spacy.util.load_model_from_config(CONFIG, auto_fill=True)
     with nlp.memory_zone():
         assert nlp("龘X").text == "龘X"
@@ -87,14 +88,14 @@ XX = multilingual()
         ("हिन्दी में", "हिन्दी|में"),
     ],
 )
-def test_characters_of_han_and_kana_are_tokens_and_words_elsewhere(text, tokens):
+def test_han_and_kana_are_split_into_characters(text, tokens):
     doc = XX(text)
     assert doc.text == text
     assert [token.text for token in doc] == tokens.split("|")
 
 
 @given(st.text(st.sampled_from("王がa1. (-\n\t\u3000\xa0 。")) | st.text(st.characters(exclude_categories=["Cs"])))
-def test_the_text_stays_as_it_is(text):
+def test_multilingual_tokenizer_preserves_text(text):
     assert XX.tokenizer(text).text == text
 
 
@@ -102,25 +103,25 @@ PLAIN = spacy.blank("xx")
 
 
 @given(st.text(st.sampled_from("ab1. ,(-\n\t\xa0éж")))
-def test_without_such_characters_the_tokens_are_those_of_spacy(text):
+def test_other_scripts_are_tokenized_like_spacy(text):
     found, expected = XX.tokenizer(text), PLAIN.tokenizer(text)
     assert found.to_array([ORTH, SPACY]).tolist() == expected.to_array([ORTH, SPACY]).tolist()
 
 
-def test_norms_of_exceptions_stay_beside_characters():
+def test_norms_of_special_cases_are_kept():
     nlp = spacy.blank("en", config={"nlp": {"tokenizer": {"@tokenizers": "spacy_tener.MultilingualTokenizer.v1"}}})
     nlp.tokenizer.add_special_case("gonna", [{"ORTH": "gon", "NORM": "going"}, {"ORTH": "na", "NORM": "to"}])
     doc = nlp.make_doc("王 I don't, gonna 中")
     assert [token.norm_ for token in doc] == ["王", "i", "do", "not", ",", "going", "to", "中"]
 
 
-def test_a_language_with_words_within_words_names_its_script(tmp_path):
+def test_scripts_setting_selects_scripts_to_split(tmp_path):
     nlp = multilingual(scripts=["hangul", "thai"])
     nlp.to_disk(tmp_path)
     for tokenizer in (nlp.tokenizer, spacy.load(tmp_path).tokenizer, pickle.loads(pickle.dumps(nlp.tokenizer))):
         assert [token.text for token in tokenizer("서울 ไทย2 王明")] == ["서", "울", "ไ", "ท", "ย", "2", "王明"]
 
 
-def test_an_unknown_script_is_refused():
+def test_unknown_script_raises_error():
     with pytest.raises(Exception, match=r"MultilingualTokenizer.*latin|scripts"):
         multilingual(scripts=["latin"])

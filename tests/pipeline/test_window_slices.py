@@ -1,4 +1,4 @@
-"""Windows as slices of arrays: a model computes the same for them as for Docs that have only their tokens."""
+"""Windows as slices of the arrays of a batch: models compute the same emissions as for separate Docs."""
 
 from __future__ import annotations
 
@@ -35,65 +35,65 @@ def nlp(tok2vec, request):
 
 
 def long_docs(nlp) -> list[Doc]:
-    """Docs of words, with and without sentence ends, between Docs that are not split."""
+    """Return long Docs with and without sentence ends, and short Docs that are not split."""
     words = [WORDS[7 * i % len(WORDS)] for i in range(60)]
     with_ends = [word if i % 11 else "。" for i, word in enumerate(words)]
     docs = [Doc(nlp.vocab, words=part, spaces=[i % 5 == 0 for i in range(len(part))]) for part in (words, with_ends)]
     return [nlp.make_doc("北京"), docs[0], nlp.make_doc("中国银行"), docs[1]]
 
 
-def tokens_of(nlp, docs) -> TokenBatch:
-    """The windows of Docs as input of the model."""
+def window_batch(nlp, docs) -> TokenBatch:
+    """Return the windows of Docs as a batch for the model."""
     pipe = nlp.get_pipe("tener_ner")
     batcher = WindowBatcher.of(pipe.model, pipe.settings)
     [windows] = batcher.batches(batcher.split([view_of(doc, pipe.settings.view) for doc in docs]))
     return tokens_of_windows(windows)
 
 
-def test_a_window_has_the_emissions_of_a_doc_of_its_tokens(nlp):
-    model, tokens = nlp.get_pipe("tener_ner").model, tokens_of(nlp, long_docs(nlp))
+def test_window_emissions_equal_emissions_of_separate_docs(nlp):
+    model, tokens = nlp.get_pipe("tener_ner").model, window_batch(nlp, long_docs(nlp))
     assert len(tokens) > 8
     emissions = predict(model, tokens)
     np.testing.assert_array_equal(emissions, predict(model, TokenBatch.of(tokens.docs)))
-    alone = [predict(model, TokenBatch.of([doc])) for doc in tokens.docs]
-    np.testing.assert_allclose(emissions, np.concatenate(alone), rtol=1e-4, atol=1e-5)
+    separate = [predict(model, TokenBatch.of([doc])) for doc in tokens.docs]
+    np.testing.assert_allclose(emissions, np.concatenate(separate), rtol=1e-4, atol=1e-5)
 
 
-def test_a_window_has_the_keys_of_a_doc_of_its_tokens(nlp):
+def test_window_keys_equal_keys_of_separate_docs(nlp):
     embedders = table_embedders(nlp.get_pipe("tener_ner").model)
-    tokens = tokens_of(nlp, long_docs(nlp))
+    tokens = window_batch(nlp, long_docs(nlp))
     for embedder in embedders:
         keys, expected = (embedder.vocabulary.to_input(batch).keys for batch in (tokens, TokenBatch.of(tokens.docs)))
         for name, table_keys in keys.items():
             np.testing.assert_array_equal(table_keys, expected[name])
 
 
-def test_a_word_across_the_boundary_of_a_window_is_not_found(tmp_path):
+def test_word_across_window_boundary_is_not_matched(tmp_path):
     nlp = pipeline(small_tok2vecs(tmp_path)["FLAT"], window=20, overlap=4)
     nlp.initialize(lambda: examples_of(nlp))
     doc = nlp.make_doc("北京" * 20)
-    tokens = tokens_of(nlp, [doc])
+    tokens = window_batch(nlp, [doc])
     words = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     lattice = predict(words, tokens).lattice
     np.testing.assert_array_equal(lattice.lengths, tokens.lengths)
     assert lattice.counts.tolist() == [text.text.count("北京") for text in tokens.docs]
 
 
-def test_windows_have_the_word_lists_that_their_doc_names(tmp_path):
+def test_windows_use_word_lists_of_source_doc(tmp_path):
     nlp = pipeline(small_tok2vecs(tmp_path)["FLAT"], window=20, overlap=4)
     nlp.initialize(lambda: examples_of(nlp))
     nlp.get_pipe("tener_ner").lexicon.add(["甲乙"], name="mine")
     docs = [nlp.make_doc("甲乙" * 20) for _ in range(2)]
     setattr(docs[1]._, ATTRIBUTE, "mine")
     words = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
-    tokens = tokens_of(nlp, docs)
+    tokens = window_batch(nlp, docs)
     counts = predict(words, tokens).lattice.counts
     is_named = np.array([doc is docs[1] for doc in tokens.sources])
     assert not counts[~is_named].any()
     assert (counts[is_named] > 0).all()
 
 
-def test_characters_are_the_input_of_a_model_without_a_doc_of_them(monkeypatch, tmp_path):
+def test_character_windows_do_not_require_docs(monkeypatch, tmp_path):
     nlp = pipeline(small_tok2vecs(tmp_path)["MECT"], view="characters", window=20, overlap=4)
     nlp.initialize(lambda: examples_of(nlp))
     docs = long_docs(nlp)
@@ -101,8 +101,8 @@ def test_characters_are_the_input_of_a_model_without_a_doc_of_them(monkeypatch, 
     nlp.get_pipe("tener_ner").predict(docs)
 
 
-def test_selected_texts_are_those_of_the_batch(nlp):
-    tokens = tokens_of(nlp, long_docs(nlp))
+def test_select_returns_selected_texts_in_order(nlp):
+    tokens = window_batch(nlp, long_docs(nlp))
     texts = np.array([1, 4, 2])
     selected, expected = tokens.select(texts), [tokens.docs[text] for text in texts.tolist()]
     assert [selected.docs[i] is doc for i, doc in enumerate(expected)] == [True] * 3

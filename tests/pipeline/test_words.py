@@ -1,4 +1,4 @@
-"""Words given to a trained pipeline: for all Docs, for some, saved, from files, and within limits."""
+"""Words that are added to a trained pipeline: for all Docs or some Docs, saving, files, and limits."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def word_lists(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def saved(word_lists):
-    """Bytes of a trained pipeline of each kind, by name."""
+    """Trained pipelines by system."""
     embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": EMBED, "second": SEGMENT}
     tener = {"@architectures": "spacy_tener.TENER.v1", "width": 32, "heads": 4, "dropout": 0.0, "embed": embed}
     tok2vecs = {"words": flat(word_lists, 0), "tags": flat(word_lists, 8), "segmenter": tener}
@@ -72,18 +72,18 @@ def saved(word_lists):
 
 
 @pytest.fixture(params=["words", "tags", "segmenter"])
-def kind(request):
+def system(request):
     return request.param
 
 
 @pytest.fixture
-def place(kind):
-    return "ns" if kind == "segmenter" else "place"
+def place(system):
+    return "ns" if system == "segmenter" else "place"
 
 
 @pytest.fixture
-def nlp(saved, kind):
-    return pickle.loads(pickle.dumps(saved[kind]))
+def nlp(saved, system):
+    return pickle.loads(pickle.dumps(saved[system]))
 
 
 def words_of(nlp):
@@ -91,7 +91,7 @@ def words_of(nlp):
 
 
 def vocabulary_of(nlp):
-    """The vocabulary of the embedder that reads listed words."""
+    """Return the vocabulary of the embedder that uses the lexicon."""
     return table_embedders(nlp.get_pipe("tener_ner").model)[-1].vocabulary
 
 
@@ -106,7 +106,7 @@ NEW = "花园"
 TEXT = "说到花园就笑"
 
 
-def test_a_new_place_is_found_once_it_is_told_and_no_more_when_it_is_taken_back(nlp, place):
+def test_adding_and_removing_word_changes_predictions(nlp, place):
     assert found(nlp, "说到北京就笑") == ["北京"]
     assert found(nlp, TEXT) == []
     words_of(nlp).add([NEW], place)
@@ -117,7 +117,7 @@ def test_a_new_place_is_found_once_it_is_told_and_no_more_when_it_is_taken_back(
     assert found(nlp, TEXT) == []
 
 
-def test_a_word_is_the_same_in_another_script(nlp, place):
+def test_traditional_and_simplified_words_are_equivalent(nlp, place):
     words = words_of(nlp)
     words.add(["花園"], place)
     assert found(nlp, TEXT) == [NEW]
@@ -129,21 +129,21 @@ def test_a_word_is_the_same_in_another_script(nlp, place):
     assert found(nlp, "说到花園就笑") == []
 
 
-def test_a_word_of_another_tag_is_no_place(nlp, kind):
-    words_of(nlp).add({NEW: "n" if kind == "segmenter" else "thing"})
+def test_word_with_other_tag_is_no_entity(nlp, system):
+    words_of(nlp).add({NEW: "n" if system == "segmenter" else "thing"})
     assert found(nlp, TEXT) == []
 
 
-def test_what_is_not_used_changes_nothing(nlp, place):
+def test_unused_word_does_not_change_emissions(nlp, place):
     docs = [nlp.make_doc(text) for text, _ in DATA[:6]]
     model = nlp.get_pipe("tener_ner").model
     before = model.predict(docs)
     words_of(nlp).add([NEW], place)
-    for rows, expected in zip(model.predict(docs), before, strict=True):
-        np.testing.assert_allclose(rows, expected, atol=1e-5)
+    for emissions, expected in zip(model.predict(docs), before, strict=True):
+        np.testing.assert_allclose(emissions, expected, atol=1e-5)
 
 
-def test_a_tenants_words_are_for_its_docs_only(nlp, place):
+def test_named_list_applies_only_to_selected_docs(nlp, place):
     words_of(nlp).add([NEW], place, name="a")
     words_of(nlp).add(["和田"], place, name="b")
     assert words_of(nlp).names == ["a", "b"]
@@ -160,8 +160,8 @@ def test_a_tenants_words_are_for_its_docs_only(nlp, place):
             found(nlp, TEXT, tener_words=wrong)
 
 
-@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
-def test_a_tenants_words_reach_the_characters_and_windows_of_its_docs(nlp, place):
+@pytest.mark.parametrize("system", ["words", "segmenter"], indirect=True)
+def test_named_list_applies_to_characters_and_windows(nlp, place):
     pipe = nlp.get_pipe("tener_ner")
     pipe.cfg.update(view="characters", window=12, overlap=3)
     words_of(nlp).add([NEW], place, name="a")
@@ -170,8 +170,8 @@ def test_a_tenants_words_reach_the_characters_and_windows_of_its_docs(nlp, place
     assert [ent.text for ent in pipe(doc).ents] == [NEW] * 5
 
 
-def test_words_are_saved_with_the_pipeline_if_wanted(nlp, place, tmp_path):
-    words_of(nlp).add([f" {NEW}\n"], place)  # as a line of a file
+def test_words_are_saved_unless_saved_is_false(nlp, place, tmp_path):
+    words_of(nlp).add([f" {NEW}\n"], place)  # with white space, as in a line of a file
     words_of(nlp).add(["和田"], place, name="a", saved=False)
     words_of(nlp).add([], name="empty")
     nlp.to_disk(tmp_path / "pipeline")
@@ -181,12 +181,12 @@ def test_words_are_saved_with_the_pipeline_if_wanted(nlp, place, tmp_path):
         assert words_of(loaded).words() == {NEW: place}
         assert words_of(loaded).names == ["empty"]
         assert found(loaded, TEXT, tener_words="empty") == [NEW]
-    # A copy, such as a worker's, has all of them.
+    # Copies, for example in worker processes, contain all lists.
     assert words_of(pickle.loads(pickle.dumps(nlp))).names == ["a", "empty"]
 
 
-@pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
+@pytest.mark.parametrize("system", ["words"], indirect=True)
+def test_remove_hides_word_of_model_lexicon(nlp):
     pipe = nlp.get_pipe("tener_ner")
     vocabulary = vocabulary_of(nlp)
     docs = [nlp.make_doc("说到北京就笑")]
@@ -203,7 +203,7 @@ def test_a_word_of_the_models_own_lexicon_can_be_hidden(nlp):
     assert "北京" in vocabulary.lexicon
 
 
-def test_a_list_is_what_is_in_a_file_and_reading_it_again_is_one_call(nlp, place, tmp_path):
+def test_reading_file_replaces_list(nlp, place, tmp_path):
     words, path = words_of(nlp), tmp_path / "names.txt"
     words.add(["旧词"], place, name="people")
     path.write_text("和田\t3\n", encoding="utf8")
@@ -219,7 +219,7 @@ def test_a_list_is_what_is_in_a_file_and_reading_it_again_is_one_call(nlp, place
     assert words.words("people") == {"和田": "", NEW: place, "再来": place}
 
 
-def test_words_of_a_file_are_saved_as_others_are(nlp, place, tmp_path):
+def test_words_from_file_are_saved_unless_saved_is_false(nlp, place, tmp_path):
     words, path = words_of(nlp), tmp_path / "names.txt"
     path.write_text(NEW, encoding="utf8")
     words.read(path, place, name="kept")
@@ -238,8 +238,8 @@ def test_words_of_a_file_are_saved_as_others_are(nlp, place, tmp_path):
         (None, "names.txt: cannot be read: No such file"),
     ],
 )
-@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
-def test_a_file_that_is_wrong_is_named_and_leaves_its_list(nlp, place, tmp_path, content, reason, monkeypatch):
+@pytest.mark.parametrize("system", ["words", "segmenter"], indirect=True)
+def test_invalid_file_raises_error_and_list_is_unchanged(nlp, place, tmp_path, content, reason, monkeypatch):
     words, path = words_of(nlp), tmp_path / "names.txt"
     monkeypatch.setattr(module, "MAX_WORDS", 9)
     words.add([NEW], place, name="people")
@@ -253,10 +253,10 @@ def test_a_file_that_is_wrong_is_named_and_leaves_its_list(nlp, place, tmp_path,
     assert len(words.words("people")) == 9
 
 
-@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
-def test_the_last_list_that_a_doc_asks_for_counts_most_whatever_others_ask_for(nlp, kind, place):
+@pytest.mark.parametrize("system", ["words", "segmenter"], indirect=True)
+def test_last_list_of_doc_takes_precedence(nlp, system, place):
     words_of(nlp).add([NEW], place, name="a")
-    words_of(nlp).add([NEW], "n" if kind == "segmenter" else "thing", name="b")
+    words_of(nlp).add([NEW], "n" if system == "segmenter" else "thing", name="b")
     docs = []
     for names in ("b", ["b", "a"], "a", ["a", "b"], ["b", "a"]):
         docs.append(nlp.make_doc(TEXT))
@@ -264,8 +264,8 @@ def test_the_last_list_that_a_doc_asks_for_counts_most_whatever_others_ask_for(n
     assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [0, 1, 1, 0, 1]
 
 
-@pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_wrong_arguments_are_told(nlp):
+@pytest.mark.parametrize("system", ["words"], indirect=True)
+def test_invalid_arguments_raise_errors(nlp):
     words = words_of(nlp)
     with pytest.raises(ValueError, match="must be strings, but got 1 with"):
         words.add([1])
@@ -281,18 +281,18 @@ def test_wrong_arguments_are_told(nlp):
     assert words.names == []
 
 
-@pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place, monkeypatch):
+@pytest.mark.parametrize("system", ["words"], indirect=True)
+def test_word_list_limits_raise_errors_or_warnings(nlp, place, monkeypatch):
     words = words_of(nlp)
     for name, limit in (("MAX_WORDS", 100), ("MAX_WORD_LENGTH", 10), ("MAX_LISTS", 2)):
         monkeypatch.setattr(module, name, limit)
 
-    def endless():
+    def generate_words():
         while True:
             yield "和田"
 
     with pytest.raises(ValueError, match=r"more than 100\. Nothing was changed"):
-        words.add(endless(), place)
+        words.add(generate_words(), place)
     assert words.words() == {}
     with pytest.warns(UserWarning, match=r"4 of the words .* left out"):
         words.add(["", " \t", "田", "a\0b", "甲" * 11, NEW, NEW], place)
@@ -312,16 +312,16 @@ def test_hostile_lists_are_refused_or_bounded_with_a_message(nlp, place, monkeyp
         words.add([], name="c")
 
 
-@pytest.mark.parametrize("kind", ["tags"], indirect=True)
-def test_nested_words_are_bounded_as_those_of_the_lexicon_are(nlp):
+@pytest.mark.parametrize("system", ["tags"], indirect=True)
+def test_number_of_nested_words_is_limited(nlp):
     words_of(nlp).add(["甲" * n for n in range(2, 30)], "thing")
     words = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc = nlp.make_doc("甲" * 60)
     assert predict(words, TokenBatch.of([doc])).lattice.counts.tolist() == [60 * 5 - 4 - 3 - 2 - 1 - 5]
 
 
-@pytest.mark.parametrize("kind", ["words", "segmenter"], indirect=True)
-def test_threads_read_while_words_change(nlp, place, tmp_path):
+@pytest.mark.parametrize("system", ["words", "segmenter"], indirect=True)
+def test_lists_can_change_while_threads_predict(nlp, place, tmp_path):
     failures, path = [], tmp_path / "names.txt"
     path.write_text(NEW, encoding="utf8")
 
@@ -346,7 +346,7 @@ def test_threads_read_while_words_change(nlp, place, tmp_path):
     assert failures == []
 
 
-def test_training_goes_on_with_listed_words(nlp, place):
+def test_training_continues_with_listed_words(nlp, place):
     words_of(nlp).add([NEW], place)
     example = Example.from_dict(nlp.make_doc(TEXT), {"entities": [(2, 4, "GPE")]})
     optimizer = nlp.resume_training()
@@ -354,48 +354,48 @@ def test_training_goes_on_with_listed_words(nlp, place):
     assert losses[-1] < losses[0]
 
 
-def test_a_model_without_words_says_so(train):
+def test_model_without_lexicon_raises_error(train):
     nlp = train(steps=1)
     with pytest.raises(ValueError, match=r"does not use words\. Train one that does, with one of the overlays"):
         words_of(nlp).add([NEW])
 
 
-@pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
-def test_listed_words_are_whole_and_what_is_left_of_others_are_words(nlp):
+@pytest.mark.parametrize("system", ["segmenter"], indirect=True)
+def test_listed_words_override_segmentation(nlp):
     vocabulary = vocabulary_of(nlp)
     text = "北京大学生前来应聘MAILAI"
 
-    def edges():
+    def segment_keys():
         docs = [Doc(nlp.vocab, words=list(text), spaces=[False] * len(text)), nlp.make_doc("北京大学")]
         return vocabulary.to_input(TokenBatch.of(docs)).keys["segment"].tolist()
 
-    before = edges()
+    before = segment_keys()
     words_of(nlp).add(["京大学", "AI"], "ns")
-    after = edges()
+    after = segment_keys()
     single, (begin, inside, end) = after[0], after[1:4]
     assert single != before[0]
     assert len({begin, inside, end}) == 3
     assert after[4] != before[4]
-    # 'AI' lies within a longer word of Latin letters both times.
+    # 'AI' is part of a longer Latin word in both positions.
     assert after[9:15] == before[9:15]
 
 
-@pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
-def test_a_word_of_latin_letters_that_is_none_hides_no_other(nlp):
+@pytest.mark.parametrize("system", ["segmenter"], indirect=True)
+def test_word_inside_latin_word_does_not_hide_other_words(nlp):
     vocabulary = vocabulary_of(nlp)
 
-    def edges(text, *words):
+    def segment_keys(text, *words):
         words_of(nlp).clear()
         words_of(nlp).add(words, "ns")
         return vocabulary.to_input(TokenBatch.of([nlp.make_doc(text)])).keys["segment"].tolist()
 
-    assert edges("玩大数据AIR吧", "大数据AI", "大数据") == edges("玩大数据AIR吧", "大数据")
-    assert edges("看了MAI芯片工厂", "AI芯片", "芯片工厂") == edges("看了MAI芯片工厂", "芯片工厂")
-    assert edges("大数据AI芯片", "大数据AI", "AI芯片", "数据") == edges("大数据AI芯片", "大数据AI")
+    assert segment_keys("玩大数据AIR吧", "大数据AI", "大数据") == segment_keys("玩大数据AIR吧", "大数据")
+    assert segment_keys("看了MAI芯片工厂", "AI芯片", "芯片工厂") == segment_keys("看了MAI芯片工厂", "芯片工厂")
+    assert segment_keys("大数据AI芯片", "大数据AI", "AI芯片", "数据") == segment_keys("大数据AI芯片", "大数据AI")
 
 
-@pytest.mark.parametrize("kind", ["segmenter"], indirect=True)
-def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
+@pytest.mark.parametrize("system", ["segmenter"], indirect=True)
+def test_tag_unseen_at_position_is_ignored(nlp):
     vocabulary = vocabulary_of(nlp)
     tokens = TokenBatch.of([nlp.make_doc("说到北京就笑")])
     before = vocabulary.to_input(tokens).keys["segment"]
@@ -405,7 +405,7 @@ def test_a_tag_that_training_has_not_shown_at_such_a_place_says_nothing(nlp):
     assert (vocabulary.to_input(tokens).keys["segment"] != before).tolist() == [False, False, True, True, False, False]
 
 
-def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lists, monkeypatch):
+def test_failed_change_leaves_all_embedders_unchanged(word_lists, monkeypatch):
     tok2vec = flat(word_lists, 0)
     tok2vec["embed"] = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": EMBED, "second": SEGMENT}
     nlp = learn_words(tok2vec)
@@ -421,8 +421,8 @@ def test_a_change_that_one_of_several_embedders_refuses_is_made_in_none(word_lis
     assert all(words.lists[""].entries.keys() >= {NEW, "和田"} for words in lists)
 
 
-@pytest.mark.parametrize("kind", ["words"], indirect=True)
-def test_the_row_of_a_listed_word_does_not_depend_on_its_batch(nlp, place):
+@pytest.mark.parametrize("system", ["words"], indirect=True)
+def test_embedding_of_listed_word_does_not_depend_on_batch(nlp, place):
     words_of(nlp).add(["甲甲", NEW], place)
     embed = next(node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "lexicon_embed")
     doc, long = nlp.make_doc(TEXT), nlp.make_doc("甲" * 400)

@@ -1,4 +1,4 @@
-/** Answers of the JavaScript reader to requests: the entities of texts, together and alone, or what went wrong. */
+/** Answer requests with the JavaScript reader: the entities of texts, together and alone, or an error message. */
 export async function answer(load, requests, ort) {
   const answers = [];
   for (const { model, texts } of requests) {

@@ -1,4 +1,4 @@
-"""The JavaScript reader, in Node and in Chromium, finds in an exported file what the pipeline finds."""
+"""The JavaScript reader, in Node and in Chromium, predicts the same entities as the exported pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from small_encoders import recurrent_encoder
 
 pytestmark = pytest.mark.integration
 
-MARGIN = 1e-4
+TOLERANCE = 1e-4
 READER = Path(__file__).parents[2] / "readers" / "js"
 NODE = """
 import { load } from "%s";
@@ -38,7 +38,7 @@ Promise.all(["/reader.js", "/answer.mjs", "/ort/ort.wasm.bundle.min.mjs"].map((p
     .then((answers) => done(JSON.stringify(answers)), (error) => done(String(error)));
 """
 Entity = dict[str, Any]
-Ask = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+RequestFunction = Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 def ask_node(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -57,8 +57,8 @@ def ask_node(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[str]:
-    """The address of a host of the reader, of ONNX Runtime and of the exported files."""
-    places = {
+    """The URL of a server that provides the reader, ONNX Runtime and the exported files."""
+    paths = {
         "reader.js": READER / "reader.js",
         "answer.mjs": Path(__file__).with_name("answer.mjs"),
         "ort": READER / "node_modules" / "onnxruntime-web" / "dist",
@@ -67,8 +67,8 @@ def host() -> Iterator[str]:
 
     class Handler(SimpleHTTPRequestHandler):
         def translate_path(self, path: str) -> str:
-            name, _, below = path.strip("/").partition("/")
-            return str(places[name] / below) if name in places else "/nothing"
+            name, _, subpath = path.strip("/").partition("/")
+            return str(paths[name] / subpath) if name in paths else "/nothing"
 
         def log_message(self, *arguments: Any) -> None:
             pass
@@ -80,9 +80,9 @@ def host() -> Iterator[str]:
 
 
 @pytest.fixture
-def ask_chromium(browser: Browser, host: str) -> Ask:
+def ask_chromium(browser: Browser, host: str) -> RequestFunction:
     def ask(requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        # Of a page that is not there, a browser shows a message, on which scripts run.
+        # Scripts can run on the error page that the browser shows for a missing page.
         browser.driver.get(f"{host}/nothing")
         browser.driver.set_script_timeout(250)
         urls = [
@@ -91,7 +91,7 @@ def ask_chromium(browser: Browser, host: str) -> Ask:
             else request
             for request in requests
         ]
-        # As text in ASCII: the driver takes no lone surrogates.
+        # Pass the requests as ASCII text, since the driver does not accept lone surrogates.
         answers: list[dict[str, Any]] = json.loads(browser.driver.execute_async_script(CHROMIUM, json.dumps(urls)))
         return answers
 
@@ -99,57 +99,57 @@ def ask_chromium(browser: Browser, host: str) -> Ask:
 
 
 @pytest.fixture(params=["node", "chromium"])
-def ask(request: pytest.FixtureRequest) -> Ask:
-    asks: Ask = ask_node if request.param == "node" else request.getfixturevalue("ask_chromium")
+def ask(request: pytest.FixtureRequest) -> RequestFunction:
+    asks: RequestFunction = ask_node if request.param == "node" else request.getfixturevalue("ask_chromium")
     return asks
 
 
 def check(found: list[Entity], text: str, expected: list[Entity]) -> None:
-    """Compare entities with those of another reader, which counts characters; `String.slice` counts units."""
+    """Compare entities with expected ones, whose offsets are characters. JavaScript counts UTF-16 code units."""
     units = [0, *itertools.accumulate(1 + (character > "\uffff") for character in text)]
     assert [{**entity, "probability": None} for entity in found] == [
         {**entity, "start": units[entity["start"]], "end": units[entity["end"]], "probability": None}
         for entity in expected
     ]
     for entity, other in zip(found, expected, strict=True):
-        assert entity["probability"] == pytest.approx(other["probability"], abs=MARGIN)
+        assert entity["probability"] == pytest.approx(other["probability"], abs=TOLERANCE)
 
 
-def check_systems(ask: Ask, systems: list[str]) -> None:
-    """Compare the entities of texts, alone and together, with those of the cases."""
+def check_systems(ask: RequestFunction, systems: list[str]) -> None:
+    """Compare the entities of texts with the test cases, for single texts and for a batch."""
     cases = [find_cases(system) for system in systems]
     requests = [
-        {"model": str(exported(system)), "texts": [case["text"] for case in of_system]}
-        for system, of_system in zip(systems, cases, strict=True)
+        {"model": str(exported(system)), "texts": [case["text"] for case in system_cases]}
+        for system, system_cases in zip(systems, cases, strict=True)
     ]
-    for of_system, answer in zip(cases, ask(requests), strict=True):
+    for system_cases, answer in zip(cases, ask(requests), strict=True):
         assert "error" not in answer, answer
-        for case, alone, together in zip(of_system, answer["alone"], answer["together"], strict=True):
+        for case, alone, together in zip(system_cases, answer["alone"], answer["together"], strict=True):
             check(alone, case["text"], case["entities"])
             check(together, case["text"], case["entities"])
 
 
-def test_entities_and_probabilities_in_node_are_the_pipelines() -> None:
+def test_node_predicts_same_entities_as_pipeline() -> None:
     check_systems(ask_node, ["tener", "grn", "encoders", "lac-characters", "nested-lists"])
 
 
-def test_entities_and_probabilities_in_chromium_are_the_pipelines(ask_chromium: Ask) -> None:
+def test_chromium_predicts_same_entities_as_pipeline(ask_chromium: RequestFunction) -> None:
     check_systems(ask_chromium, ["characters", "nested", "lac"])
 
 
 @pytest.mark.slow
-def test_every_system_in_node_finds_what_its_pipeline_finds() -> None:
+def test_node_predicts_same_entities_for_all_systems() -> None:
     check_systems(ask_node, SYSTEMS)
 
 
 @pytest.mark.slow
-def test_every_system_in_chromium_finds_what_its_pipeline_finds(ask_chromium: Ask) -> None:
+def test_chromium_predicts_same_entities_for_all_systems(ask_chromium: RequestFunction) -> None:
     check_systems(ask_chromium, SYSTEMS)
 
 
 @pytest.fixture(scope="module")
 def folder() -> Path:
-    """The folder of the exported files, and of some invalid files."""
+    """The folder with the exported files and some invalid files."""
     folder = exported("tener").parent
     content = exported("tener").read_bytes()
     newer = content.replace(b'"format": 1,', b'"format": 9,')
@@ -204,15 +204,15 @@ FIX = "Export the pipeline with `python -m spacy tener export`"
         ("tener", [["京"]], ["TypeError: A text must be a string, but got an array at index 0"]),
     ],
 )
-def test_wrong_input_is_refused_by_one_message_with_a_remedy(
-    ask: Ask, folder: Path, model: Any, texts: Any, messages: list[str]
+def test_invalid_input_raises_error_with_fix(
+    ask: RequestFunction, folder: Path, model: Any, texts: Any, messages: list[str]
 ) -> None:
     source = str(folder / f"{model}.onnx") if isinstance(model, str) else model
     [answer] = ask([{"model": source, "texts": texts}])
     assert re.search(" ".join(messages), answer["error"], re.S), answer
 
 
-def test_lone_surrogates_are_characters(ask: Ask, folder: Path) -> None:
+def test_lone_surrogates_count_as_characters(ask: RequestFunction, folder: Path) -> None:
     texts = ["\ud800", "王小明\udfff去了上海", "\udc00\ud800王小明去了\ud800", "\udbff\udbff𠮷王小明"]
     [answer] = ask([{"model": str(folder / "tener.onnx"), "texts": texts}])
     expected = tener_reader.load(folder / "tener.onnx").batch(texts)
@@ -223,7 +223,7 @@ def test_lone_surrogates_are_characters(ask: Ask, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_text_of_a_million_characters_is_read_as_one(ask: Ask, folder: Path) -> None:
+def test_text_of_one_million_characters_is_supported(ask: RequestFunction, folder: Path) -> None:
     text = "王小明昨天去了上海，吴重阳在中国银行工作。\n" * 47_620
     [answer] = ask([{"model": str(folder / "tener.onnx"), "texts": [text]}])
     check(answer["together"][0], text, tener_reader.load(folder / "tener.onnx").entities(text))

@@ -1,4 +1,4 @@
-"""The reader for Python without spaCy finds in an exported file what the pipeline finds: entities and probabilities."""
+"""The Python reader, which does not need spaCy, predicts the same entities and probabilities as the pipeline."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from small_systems import UNSEEN
 
 pytestmark = pytest.mark.integration
 
-MARGIN = 1e-4
+TOLERANCE = 1e-4
 Entities = list[dict[str, Any]]
 
 
 def load_cases(system: str, n_generated: int) -> tuple[tener_reader.Reader, list[str], list[Entities]]:
-    """Return a reader of a system's file, the texts of its cases, and their entities."""
+    """Return a reader of an exported system, and the texts of its test cases with their entities."""
     cases = find_cases(system, n_generated)
     texts, entities = zip(*((case["text"], case["entities"]) for case in cases), strict=True)
     return tener_reader.load(exported(system), threads=1), list(texts), list(entities)
@@ -30,12 +30,12 @@ def check(found: Entities, expected: Entities) -> None:
     without = [[{**entity, "probability": None} for entity in entities] for entities in (found, expected)]
     assert without[0] == without[1]
     for entity, other in zip(found, expected, strict=True):
-        assert entity["probability"] == (other["probability"] and pytest.approx(other["probability"], abs=MARGIN))
+        assert entity["probability"] == (other["probability"] and pytest.approx(other["probability"], abs=TOLERANCE))
 
 
 @pytest.mark.parametrize("n_generated", [60, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_entities_and_probabilities_are_the_pipelines(system: str, n_generated: int) -> None:
+def test_reader_predicts_same_entities_as_pipeline(system: str, n_generated: int) -> None:
     reader, texts, expected = load_cases(system, n_generated)
     assert sum(map(len, expected)) > n_generated
     for alone, together, entities in zip(map(reader.entities, texts), reader.batch(texts), expected, strict=True):
@@ -43,7 +43,7 @@ def test_entities_and_probabilities_are_the_pipelines(system: str, n_generated: 
         check(together, entities)
 
 
-def test_a_file_is_loaded_by_its_path_or_content() -> None:
+def test_model_is_loaded_from_path_or_bytes() -> None:
     path = exported("tener")
     readers = [tener_reader.load(source) for source in (path, str(path), path.read_bytes())]
     assert [reader.about["labels"] for reader in readers] == [["B-ORG", "GPE", "PER"]] * 3
@@ -53,7 +53,7 @@ def test_a_file_is_loaded_by_its_path_or_content() -> None:
 
 
 @pytest.mark.parametrize("system", ["tener", "encoders", "lac-alone"])
-def test_a_lone_surrogate_is_an_unknown_character(system: str) -> None:
+def test_lone_surrogate_is_unknown_character(system: str) -> None:
     reader = tener_reader.load(exported(system))
     for text in ("王小明\ud800去了上海", "\udfff", "北京\ud83d大学", "\ude00" * 30 + UNSEEN):
         unknown = "".join("\ufffe" if 0xD800 <= ord(character) < 0xE000 else character for character in text)
@@ -63,7 +63,7 @@ def test_a_lone_surrogate_is_an_unknown_character(system: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("system", ["tener", "lac-alone"])
-def test_a_text_of_a_million_characters_is_read(system: str) -> None:
+def test_text_of_one_million_characters_is_supported(system: str) -> None:
     line = UNSEEN + "。\n"
     reader = tener_reader.load(exported(system))
     few, many = (reader.entities(line * count) for count in (100, 50_500))
@@ -74,8 +74,8 @@ def test_a_text_of_a_million_characters_is_read(system: str) -> None:
     assert len(many) == pytest.approx(len(few) * 505, rel=0.01)
 
 
-def edited(**changes: Any) -> bytes:
-    """Return a file whose metadata are changed; by None, without them."""
+def edit_metadata(**changes: Any) -> bytes:
+    """Return an exported file with changed metadata. Without changes, the metadata are removed."""
     model = onnx.load(exported("tener"))
     [entry] = model.metadata_props
     del model.metadata_props[:]
@@ -95,21 +95,21 @@ def edited(**changes: Any) -> bytes:
         (lambda: b"", "the model: cannot be loaded as an ONNX model: "),
         (lambda: b"<html>404</html>", "the model: cannot be loaded as an ONNX model: "),
         (lambda: exported("tener").read_bytes()[:30_000], "the model: cannot be loaded as an ONNX model: "),
-        (edited, "the model: this ONNX model was not exported by spacy_tener. Export "),
+        (edit_metadata, "the model: this ONNX model was not exported by spacy_tener. Export "),
         (
-            lambda: edited(format=2),
+            lambda: edit_metadata(format=2),
             "by a newer version of spacy_tener: its format is 2, but this reader supports 1. Use",
         ),
     ],
 )
-def test_a_file_that_is_no_export_is_refused(make: Callable[[], Path | bytes], message: str) -> None:
-    with pytest.raises(ValueError, match=message) as refused:
+def test_invalid_model_file_raises_error(make: Callable[[], Path | bytes], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as raised:
         tener_reader.load(make())
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("text", [None, 3, b"text", ["text"]])
-def test_a_text_that_is_no_string_is_refused(text: Any) -> None:
+def test_non_string_text_raises_error(text: Any) -> None:
     reader = tener_reader.load(exported("tener"))
     with pytest.raises(TypeError, match=f"A text must be a string, but got {type(text).__name__} at index 0"):
         reader.entities(text)

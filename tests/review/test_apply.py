@@ -1,4 +1,4 @@
-"""Decisions put into Docs: what fits is changed, nothing else is, and what fits no more is told."""
+"""Apply the decisions of a review to Docs. Decisions that do not fit the current annotation are reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXT = "王小明去了上海"
 
 @pytest.fixture
 def doc() -> Doc:
-    """With two entities, and nothing said about 去."""
+    """A Doc with two entities, in which the annotation of 去 is missing."""
     doc = spacy.blank("zh").make_doc(TEXT)
     spans = [doc.char_span(0, 3, "PER"), doc.char_span(5, 7, "GPE", kb_id="Q8686")]
     doc.set_ents(spans, missing=[doc[3:4]], default="outside")
@@ -34,25 +34,25 @@ def entities(doc: Doc) -> list[tuple[str, str, str]]:
     return [(ent.text, ent.label_, ent.kb_id_) for ent in doc.ents]
 
 
-def test_what_is_not_decided_stays_with_all_that_is_known_of_it(doc: Doc) -> None:
+def test_undecided_entities_keep_attributes(doc: Doc) -> None:
     assert decide(doc, ([[0, 3, "PER"]], [[1, 3, "ORG"]])) == (1, 0, [])
     assert entities(doc) == [("小明", "ORG", ""), ("上海", "GPE", "Q8686")]
     assert [token.ent_iob_ for token in doc] == ["O", "B", "I", "", "O", "B", "I"]
 
 
-def test_an_entity_may_reach_to_where_another_one_goes(doc: Doc) -> None:
+def test_entity_can_extend_into_removed_entity(doc: Doc) -> None:
     assert decide(doc, ([], [[3, 6, "X"]]), ([[5, 7, "GPE"]], [])) == (2, 0, [])
     assert entities(doc) == [("王小明", "PER", ""), ("去了上", "X", "")]
 
 
-def test_decisions_that_are_true_already_change_nothing(doc: Doc) -> None:
+def test_decisions_equal_to_annotation_change_nothing(doc: Doc) -> None:
     before = doc.to_json()
-    true = [([[0, 3, "PER"]], [[0, 3, "PER"]]), ([[3, 4, "X"]], []), ([[5, 7, "LOC"]], [[5, 7, "GPE"]])]
-    assert decide(doc, *true) == (0, 3, [])
+    matching_decisions = [([[0, 3, "PER"]], [[0, 3, "PER"]]), ([[3, 4, "X"]], []), ([[5, 7, "LOC"]], [[5, 7, "GPE"]])]
+    assert decide(doc, *matching_decisions) == (0, 3, [])
     assert doc.to_json() == before
 
 
-def test_groups_of_spans_agree_with_what_is_decided(doc: Doc) -> None:
+def test_span_groups_are_updated_by_decisions(doc: Doc) -> None:
     nested = doc.char_span(0, 1, "SURNAME")
     doc.spans["sc"] = [nested, *doc.ents]
     doc.spans["incorrect_spans"] = [doc.char_span(1, 3, "PER"), doc.char_span(5, 6, "GPE")]
@@ -75,12 +75,13 @@ PER, GPE = "王小明 PER", "上海 GPE"
         ([([], [[0, 3, "ORG"]])], ["王小明 ORG", PER, GPE], "BII-OBI"),
         ([([], [[4, 7, "ORG"]])], [PER, "了上海 ORG", GPE], "BII-BII"),
         ([([], [[0, 1, "X"]]), ([[0, 3, "PER"]], [])], ["王 X", GPE], "BOO-OBI"),
-        # Of those that cross, the longest. Outside of it, annotation is missing, as after `convert`.
+        # `doc.ents` contains the longest of partially overlapping entities. As after `convert`, annotation is missing
+        # in the rest of the other entities.
         ([([], [[2, 5, "X"]])], [PER, "明去了 X", GPE], "BII--BI"),
         ([([], [[1, 6, "X"]])], [PER, "小明去了上 X", GPE], "-BIIII-"),
     ],
 )
-def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(
+def test_nested_decisions_update_span_group_and_outermost_entities(
     doc: Doc, places: Any, group: list[str], tags: str
 ) -> None:
     assert decide(doc, *places, nested=True)[2][0].endswith("convert the corpus with `--overlap spans`")
@@ -92,15 +93,15 @@ def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(
     assert tags.endswith("BI") == (("上海", "GPE", "Q8686") in entities(doc))
 
 
-@pytest.mark.parametrize("backwards", [False, True])
-def test_an_entity_may_go_and_come_back(doc: Doc, backwards: bool) -> None:
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_entity_can_be_removed_and_restored(doc: Doc, is_reversed: bool) -> None:
     before = doc.to_json()
-    gone, back = ([[5, 7, "GPE"]], []), ([], [[5, 7, "GPE"]])
-    assert decide(doc, *((back, gone) if backwards else (gone, back))) == (1, 1, [])
+    removed, restored = ([[5, 7, "GPE"]], []), ([], [[5, 7, "GPE"]])
+    assert decide(doc, *((restored, removed) if is_reversed else (removed, restored))) == (1, 1, [])
     assert doc.to_json() == before
 
 
-def test_what_stood_already_is_told_where_another_decision_takes_it_away(doc: Doc) -> None:
+def test_conflict_with_existing_entity_is_reported(doc: Doc) -> None:
     first, second = ([[5, 7, "GPE"]], [[4, 6, "X"]]), ([[5, 7, "OLD"]], [[5, 7, "GPE"]])
     assert decide(doc, first, second) == (1, 0, [f"'{TEXT}': 上海 GPE: another entity is there"])
     assert entities(doc) == [("王小明", "PER", ""), ("了上", "X", "")]
@@ -115,14 +116,14 @@ def test_what_stood_already_is_told_where_another_decision_takes_it_away(doc: Do
         (([[0, 3, "PER"]], [[0, 7, "X"]]), "王小明去了上海 X: another entity is there"),
     ],
 )
-def test_what_fits_no_more_is_told_and_left(doc: Doc, place: Any, reason: str) -> None:
+def test_outdated_or_overlapping_decisions_are_rejected(doc: Doc, place: Any, reason: str) -> None:
     before = doc.to_json()
     changed, _, rejected = decide(doc, place)
     assert (changed, rejected) == (0, [f"'{TEXT}': {reason}"])
     assert doc.to_json() == before
 
 
-def test_edges_inside_of_tokens_do_not_fit() -> None:
+def test_misaligned_entities_are_rejected() -> None:
     doc = spacy.blank("en").make_doc("Berlin calls")
     assert decide(doc, ([], [[0, 3, "X"]]), text=doc.text)[2] == [
         "'Berlin calls': Ber X: it does not align with tokens"
@@ -130,7 +131,7 @@ def test_edges_inside_of_tokens_do_not_fit() -> None:
     assert not doc.ents
 
 
-def test_a_text_is_found_where_it_stands_now_unless_it_stands_twice(doc: Doc) -> None:
+def test_moved_text_is_found_unless_duplicated(doc: Doc) -> None:
     assert decide(doc, ([[0, 3, "PER"]], []), number=7) == (1, 0, [])
     record = {"text": TEXT, "doc": 7, "decisions": [{"gold": [], "entities": []}]}
     assert apply_decisions([doc, doc.copy()], [record]).rejected == [f"'{TEXT}': the corpus has this text 2 times"]

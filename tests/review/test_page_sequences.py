@@ -1,7 +1,7 @@
-"""All that a person can do on a page with two neighbouring entities, in any order: the corpus is what the page shows.
+"""After any sequence of actions on a page with two neighbouring entities, the corpus equals the display of the page.
 
-The page's own functions are driven, in a browser, through all sequences of up to three actions, in slow tests four; of
-one less where entities may lie within others.
+The tests call the functions of the page in a browser, with all sequences of up to three actions, or four in slow tests.
+Sequences with nested entities are shorter by one action.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ CHARACTERS = list("😀王小明北京大学😀")
 A, B = (1, 4, "PER"), (4, 8, "ORG")
 OUTER = (1, 8, "ORG")
 WORDS = ["😀", "saw", "Tim", "Cook", "Apple", "Inc", "😀"]
-C, D = (6, 14, "PER"), (15, 24, "ORG")  # with a space between them
+C, D = (6, 14, "PER"), (15, 24, "ORG")  # with a space between the entities
 DEPTHS = [3, pytest.param(4, marks=pytest.mark.slow)]
-# Sequences that lead to one state are followed on once. Undo leads to a state that was there before.
+# Sequences that lead to the same state are continued only once. Undo leads to an earlier state.
 SCRIPT = """
 const actions = {
   finish: annotation.finish,
-  add(text) { // over the end of the first and the start of the second
+  add(text) { // across the end of the first and the start of the second entity
     const { tokens, offsets } = text;
     const [start, end] = tokens ? [tokens[3][0], tokens[4][1]] : [offsets.edges[2], offsets.edges[5]];
     annotation.change(text, { put: [{ start, end, label: "PER", probability: null }] });
@@ -85,7 +85,7 @@ def gold(entities: Entities, words: list[str], nested: bool = False) -> Doc:
 
 
 def states(browser: Browser, folder: Path, page: str, nested: bool, depth: int) -> list[dict[str, Any]]:
-    """What a page writes and shows in each state that is reached."""
+    """Return the exported records and displayed entities of a page in all reachable states."""
     path = folder / "page.html"
     path.write_text(page, encoding="utf8")
     browser.open(path.as_uri())
@@ -94,16 +94,16 @@ def states(browser: Browser, folder: Path, page: str, nested: bool, depth: int) 
     return found
 
 
-def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities, nested: bool = False) -> None:
-    """Compare what `convert` makes of what the page writes in states that say anything."""
-    saying = [state for state in found if state["done"] or state["record"]["spans"]]
+def check_converted(folder: Path, found: list[dict[str, Any]], agreed: Entities, nested: bool = False) -> None:
+    """Compare the corpus that `convert` creates from records with the display, in all states with decisions."""
+    states_with_decisions = [state for state in found if state["done"] or state["record"]["spans"]]
     lang = "en" if "Tim" in found[0]["record"]["text"] else "zh"
-    # In many states the page writes the same.
-    records = {json.dumps(state["record"]): state["record"] for state in saying}
+    # Many states have the same record.
+    records = {json.dumps(state["record"]): state["record"] for state in states_with_decisions}
     docs = dict(zip(records, converted([*records.values()], folder, lang, nested), strict=True))
-    for state in saying:
+    for state in states_with_decisions:
         doc = docs[json.dumps(state["record"])]
-        shown, waiting = ({tuple(entity) for entity in state[name]} for name in ("entities", "open"))
+        shown, undecided = ({tuple(entity) for entity in state[name]} for name in ("entities", "open"))
         entities = set(entities_of(doc))
         rejected = {offsets_of(span) for span in doc.spans.get(INCORRECT, ())}
         assert not rejected & shown, state
@@ -113,10 +113,10 @@ def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities
         else:
             assert entities <= shown, state
             assert all(token.ent_iob_ in "BI" for token in doc), state
-            # What is accepted says that nothing else is around or in it.
-            assert not any(a[0] < b[1] and b[0] < a[1] for a in entities for b in waiting), state
-        # What is shown and not written is what nobody has decided on, or has a question about.
-        assert shown - entities <= waiting | set(settled) or (nested and waiting), state
+            # Accepted entities exclude undecided entities that overlap with them.
+            assert not any(a[0] < b[1] and b[0] < a[1] for a in entities for b in undecided), state
+        # Displayed entities that are not in the corpus are undecided, or both sides agreed on them.
+        assert shown - entities <= undecided | set(agreed) or (nested and undecided), state
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -134,18 +134,18 @@ def check_converted(folder: Path, found: list[dict[str, Any]], settled: Entities
         ([A, (3, 6, "ORG")], [A, (1, 4, "ORG")], True),
     ],
 )
-def test_a_corpus_is_what_the_page_of_its_review_shows(
+def test_corpus_equals_review_page_after_all_actions(
     browser: Browser, tmp_path: Path, entities: Entities, found: Entities, nested: bool, depth: int
 ) -> None:
     doc = gold(entities, WORDS if C in entities else CHARACTERS, nested)
     all_states = states(browser, tmp_path, review_of([doc], [found]), nested, depth)
     for state in all_states:
-        mended = doc.copy()
-        applied = apply_decisions([mended], [state["record"]])
+        corrected = doc.copy()
+        applied = apply_decisions([corrected], [state["record"]])
         assert applied.rejected == [], state
-        assert entities_of(mended) == sorted(map(tuple, state["entities"])), state
-        longest = filter_spans(list(mended.spans.get("sc", mended.ents)))
-        assert sum(map(len, mended.ents)) == sum(map(len, longest)), state
+        assert entities_of(corrected) == sorted(map(tuple, state["entities"])), state
+        longest = filter_spans(list(corrected.spans.get("sc", corrected.ents)))
+        assert sum(map(len, corrected.ents)) == sum(map(len, longest)), state
     check_converted(tmp_path, all_states, [entity for entity in entities if entity in found], nested)
 
 
@@ -154,7 +154,7 @@ def test_a_corpus_is_what_the_page_of_its_review_shows(
     ("words", "entities", "nested"),
     [(CHARACTERS, [A, B], False), (WORDS, [C, D], False), (CHARACTERS, [OUTER, B], True)],
 )
-def test_what_is_converted_is_what_the_page_of_suggestions_shows(
+def test_converted_corpus_equals_annotation_page_after_all_actions(
     browser: Browser, tmp_path: Path, words: list[str], entities: Entities, nested: bool, depth: int
 ) -> None:
     task = Task(gold([], words), found(entities, 0.9), 0.7, 0.5)

@@ -1,4 +1,4 @@
-"""Where gold annotation and a model disagree, and what is made of it."""
+"""Suspected annotation errors: detection, ranking, and files with the results."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def test_low_recall_lowers_suspicion_of_extra_entities() -> None:
     of_docs = [ReviewedDoc(n, doc, 0.5, tuple(d for d in errors if d.doc == n), 0) for n, doc in enumerate(docs)]
     found = rank_suspected_errors(of_docs)
     assert [(entity.doc, entity.kind) for entity in found] == [(0, "label"), (0, "missing"), (1, "extra")]
-    # Two of four gold entities are not found.
+    # Two of four gold entities are false negatives.
     assert [entity.suspicion for entity in found] == pytest.approx([0.9 * 0.95, 0.8, 0.5 * 0.95])
-    # One of them has a label that the model does not know: two of three are not found.
+    # One of them has a label that the model does not support: two of three are false negatives.
     found = rank_suspected_errors([of_docs[0], replace(of_docs[1], unknown=1)])
     assert found[-1].suspicion == pytest.approx(0.95 / 3)
-    # The only one of all is not found, and where there is none at all, none is overlooked.
+    # If all gold entities are false negatives, the suspicion is 0. A corpus without gold entities has full recall.
     (only,) = rank_suspected_errors([ReviewedDoc(0, gold((0, 3, "ORG")), 0.5, (SuspectedError(0, (ORG,), ()),), 0)])
     (missing,) = rank_suspected_errors([ReviewedDoc(0, gold(), 0.5, (SuspectedError(0, (), (GPE,)),), 0)])
     assert (only.suspicion, missing.suspicion) == (0.0, 0.8)
@@ -73,12 +73,12 @@ def test_low_recall_lowers_suspicion_of_extra_entities() -> None:
     [
         ([(0, 7, "ORG")], [(0, 7, "ORG"), (0, 2, "GPE")], [((), (0, 2, "GPE"))]),
         ([(0, 7, "ORG"), (0, 2, "GPE")], [(0, 4, "ORG")], [((0, 7, "ORG"), (0, 4, "ORG")), ((0, 2, "GPE"), ())]),
-        # One label of a span is wrong, the other is not.
+        # One of two labels of a span is wrong.
         ([(0, 2, "GPE"), (0, 2, "PER")], [(0, 2, "GPE"), (0, 2, "ORG")], [((0, 2, "PER"), (0, 2, "ORG"))]),
-        # The most alike, and of equally long ones that of the same label.
+        # The pair with the largest overlap, and in case of a tie the pair with the same label.
         ([(0, 4, "A")], [(0, 3, "A"), (0, 4, "B")], [((), (0, 3, "A")), ((0, 4, "A"), (0, 4, "B"))]),
         ([(1, 4, "A")], [(0, 4, "B"), (1, 5, "A")], [((), (0, 4, "B")), ((1, 4, "A"), (1, 5, "A"))]),
-        # Spans that cross may both be right.
+        # Partially overlapping spans are not paired, since both may be correct.
         ([(0, 4, "A")], [(2, 7, "A")], [((0, 4, "A"), ()), ((), (2, 7, "A"))]),
     ],
 )
@@ -86,14 +86,14 @@ def test_nested_entities_are_paired_by_overlap(
     gold: list[Span], found: list[Span], errors: list[tuple[Any, Any]]
 ) -> None:
     sides = [[entity(*span, 0.5) for span in side] for side in (gold, found)]
-    made = {
+    pairs = {
         tuple(side[0].offsets if side else () for side in (d.gold, d.found))
         for d in disagreements(0, *sides, nested=True)
     }
-    assert made == set(errors)
+    assert pairs == set(errors)
 
 
-def test_equal_and_adjacent_entities() -> None:
+def test_equal_entities_agree_and_adjacent_errors_are_separate() -> None:
     agreed = entity(0, 3, "PER", 0.2)
     assert list(disagreements(0, [agreed], [PER])) == []
     annotated, found = entity(3, 5, "X", 0.1), entity(5, 7, "X", 0.9)
@@ -106,7 +106,7 @@ def nlp(saved: dict[str, Path]) -> Language:
 
 
 def gold(*spans: Span, missing: tuple[int, int] = (0, 0)) -> Doc:
-    """Gold annotation in another vocabulary than the model's."""
+    """Create gold annotation whose vocabulary is not shared with the model."""
     doc = spacy.blank("zh").make_doc(TEXT)
     ents = [doc.char_span(start, end, label=label) for start, end, label in spans]
     doc.set_ents(ents, missing=[doc[slice(*missing)]] if missing[1] else [], default="outside")  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""The page of a review in a real browser: what is decided there, by mouse and by keyboard, comes back exactly."""
+"""The pages for review and annotation in a real browser: decisions by mouse and keyboard are exported exactly."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from spacy_tener.review.suspected_errors import ReviewedDoc, disagreements, rank
 pytestmark = pytest.mark.integration
 
 Entities = Sequence[tuple[int, int, str]]
-CATCH = "URL.createObjectURL = (blob) => { window.written = blob; return 'data:,'; };"
+CAPTURE_DOWNLOAD = "URL.createObjectURL = (blob) => { window.written = blob; return 'data:,'; };"
 HOSTILE = "</script><img src=x onerror=document.title='taken'>😀王小明\u202e去了e\u0301上海"
-MAN = HOSTILE.index("王小明")
+NAME_START = HOSTILE.index("王小明")
 
 
 def annotated(text: str, entities: Entities, words: Sequence[str] | None = None, *, nested: bool = False) -> Doc:
@@ -51,15 +51,15 @@ def found(entities: Entities, probability: float) -> list[FoundEntity]:
 
 
 class Review:
-    """The page with what a person does there.
+    """A page in the browser, with methods for the actions of an annotator.
 
-    keys: Presses keys, one after another.
+    keys: Press keys one after another.
     """
 
     def __init__(self, browser: Browser, address: str, size: tuple[int, int]) -> None:
         self.browser = browser
         browser.open(address, size)
-        browser.run(CATCH)
+        browser.run(CAPTURE_DOWNLOAD)
 
     def keys(self, *keys: str) -> None:
         for key in keys:
@@ -81,7 +81,7 @@ class Review:
         return str(self.browser.driver.find_element("id", name).text)
 
     def mark(self, start: int, end: int) -> None:
-        """Select some of the first text, by units of JavaScript in its first text node."""
+        """Select a part of the first text, by UTF-16 code units in its first text node."""
         self.browser.run(
             "const node = document.querySelector('#list [data-from]').firstChild;"
             "getSelection().setBaseAndExtent(node, arguments[0], node, arguments[1])",
@@ -92,7 +92,7 @@ class Review:
 
 
 def converted(records: list[Any], folder: Path, lang: str = "zh", nested: bool = False) -> list[Doc]:
-    """Convert what a page writes."""
+    """Convert the records that a page exports."""
     (folder / "decisions.json").write_text(json.dumps(records), encoding="utf8")
     reading = CorpusOptions(overlap="spans" if nested else "error")
     convert([folder / "decisions.json"], folder / "out.spacy", reading=reading, lang=lang)
@@ -100,7 +100,7 @@ def converted(records: list[Any], folder: Path, lang: str = "zh", nested: bool =
 
 
 def review_of(docs: Sequence[Doc], found_in_docs: Sequence[Entities]) -> str:
-    """The page of the review of Docs, given what a model finds in each."""
+    """Return the review page of Docs, given the predicted entities of each Doc."""
     reviewed = []
     for number, (doc, entities) in enumerate(zip(docs, found_in_docs, strict=True)):
         sides, nested = (found(entities_of(doc), 0.1), found(entities, 0.9)), "sc" in doc.spans
@@ -114,11 +114,11 @@ def shown(browser: Browser, folder: Path, page: str, size: tuple[int, int]) -> R
     return Review(browser, (folder / "page.html").as_uri(), size)
 
 
-Open = Callable[..., Review]
+OpenPage = Callable[..., Review]
 
 
 @pytest.fixture
-def reviewing(browser: Browser, tmp_path: Path) -> Open:
+def reviewing(browser: Browser, tmp_path: Path) -> OpenPage:
     def start(docs: Sequence[Doc], found_in_docs: Sequence[Entities], size: tuple[int, int] = DESKTOP) -> Review:
         return shown(browser, tmp_path, review_of(docs, found_in_docs), size)
 
@@ -126,8 +126,8 @@ def reviewing(browser: Browser, tmp_path: Path) -> Open:
 
 
 @pytest.fixture
-def annotating(browser: Browser, tmp_path: Path) -> Open:
-    """Open the page of texts to annotate, with a model's entities."""
+def annotating(browser: Browser, tmp_path: Path) -> OpenPage:
+    """Open the annotation page, with the entities of the Docs as suggestions."""
 
     def start(docs: Sequence[Doc], size: tuple[int, int] = DESKTOP, labels: Sequence[str] = ("PER", "ORG")) -> Review:
         tasks = [Task(doc, found(entities_of(doc), 0.6), 0.5, 0.5) for doc in docs]
@@ -147,7 +147,7 @@ DOCS = [
 ]
 
 
-def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open) -> None:
+def test_keyboard_decisions_are_applied_to_corpus(reviewing: OpenPage) -> None:
     docs = [annotated(text, gold) for text, gold, _ in DOCS]
     review = reviewing(docs, [entities for *_, entities in DOCS], PHONE)
     assert sorted(review.lines()) == [
@@ -180,8 +180,8 @@ def test_places_are_decided_by_keyboard_and_put_into_the_corpus(reviewing: Open)
     assert (review.browser.console_messages(), review.browser.requested_urls()) == ([], [])
 
 
-def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(reviewing: Open) -> None:
-    """The first key takes what lies in an entity, and leaves that as it is."""
+def test_nested_decisions_are_applied_to_corpus(reviewing: OpenPage) -> None:
+    """The first key accepts a nested entity, and does not change the outer entity."""
     docs = [
         annotated("在北京大学医学院", [(1, 8, "ORG")], nested=True),
         annotated("上海大学", [(0, 4, "ORG"), (0, 2, "PER"), (2, 4, "ORG")], nested=True),
@@ -196,10 +196,10 @@ def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(review
     assert review.browser.violations() == []
     assert "annotated: nothing · model: 北京大学 ORG 90.0 %" in review.text("position")
     review.keys("a", "a")
-    review.shift(Keys.ARROW_RIGHT)  # then the annotation stands in place of the change
+    review.shift(Keys.ARROW_RIGHT)  # changes a boundary; `r` restores the annotation
     review.keys("r", "a", "a")
     assert "3 of 3 texts done · 5 of 5 suspected errors decided" in review.text("progress")
-    # A new one in the first entity grows over what is there already.
+    # A new nested entity in the first text can be extended over existing entities.
     review.keys(Keys.ARROW_UP, Keys.ARROW_UP, "i")
     assert review.lines() == ["在北GPE京GPE大学ORG医学院ORG", "上海PER大学ORGORG", "在上海大学GPE"]
     review.shift(Keys.ARROW_RIGHT)
@@ -216,8 +216,8 @@ def test_entities_within_others_are_decided_and_the_doc_has_the_outermost(review
     assert (review.browser.console_messages(), "sc" in docs[2].spans) == ([], False)
 
 
-def test_text_opens_at_its_most_suspicious_error(browser: Browser, tmp_path: Path) -> None:
-    """So that the first key does not decide on another one, about which the model may be wrong."""
+def test_text_opens_at_most_suspicious_error(browser: Browser, tmp_path: Path) -> None:
+    """Otherwise, the first key would decide on an entity that the model may have predicted wrongly."""
     doc = annotated("王小明去了上海", [(0, 3, "PER"), (5, 7, "ORG")])
     gold = [FoundEntity(0, 3, "PER", 0.6), FoundEntity(5, 7, "ORG", 0.01)]
     errors = tuple(disagreements(0, gold, [FoundEntity(0, 2, "PER", 0.4), FoundEntity(5, 7, "GPE", 0.99)]))
@@ -234,14 +234,14 @@ def test_text_opens_at_its_most_suspicious_error(browser: Browser, tmp_path: Pat
 
 
 @pytest.mark.parametrize("key", ["a", "r"])
-def test_a_decision_on_the_last_suggestion_goes_on_to_the_next_text(annotating: Open, key: str) -> None:
+def test_last_decision_of_text_selects_next_text(annotating: OpenPage, key: str) -> None:
     review = annotating([annotated("王在", [(0, 1, "PER")]), annotated("李在", [(0, 1, "PER")])])
     review.keys(key)
     assert review.text("position").startswith("李")
-    assert "0 of 2 texts done" in review.text("progress")  # the model may have missed others
+    assert "0 of 2 texts done" in review.text("progress")  # the model may have missed other entities
 
 
-def test_a_new_entity_leaves_its_neighbours_and_undo_the_decision_of_another_text(annotating: Open) -> None:
+def test_undo_removes_new_entity_of_previous_text(annotating: OpenPage) -> None:
     review = annotating([annotated("王小明", [(0, 1, "PER"), (1, 2, "ORG")]), annotated("好", [])])
     review.keys("n")
     assert review.lines()[0] == "王PER 60 %小ORG 60 %明PER"
@@ -250,7 +250,7 @@ def test_a_new_entity_leaves_its_neighbours_and_undo_the_decision_of_another_tex
     assert not review.browser.driver.find_element("id", "export").is_enabled()
 
 
-def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
+def test_keyboard_changes_labels_and_boundaries_with_undo(annotating: OpenPage) -> None:
     review = annotating([annotated("王小明在上海", [(0, 2, "PER")]), annotated("好", [])])
     assert review.lines() == ["王小PER 60 %明在上海", "好"]
     review.shift(Keys.ARROW_RIGHT)
@@ -269,10 +269,10 @@ def test_labels_edges_and_undo_by_keyboard(annotating: Open) -> None:
     assert review.decisions()[0]["spans"] == [{"start": 0, "end": 2, "label": "PER", "answer": "reject"}]
 
 
-def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Open, tmp_path: Path) -> None:
-    """A browser counts UTF-16 units, the file characters."""
+def test_selected_text_becomes_entity_and_is_converted(annotating: OpenPage, tmp_path: Path) -> None:
+    """Browsers count UTF-16 code units, but offsets in the file are characters."""
     review = annotating([annotated(HOSTILE, []), annotated("好", []), annotated("王好", [(0, 1, "PER")])])
-    review.mark(MAN + 1, MAN + 4)
+    review.mark(NAME_START + 1, NAME_START + 4)
     review.browser.driver.find_element("xpath", "//*[@id='labels']/button[contains(., 'PER')]").click()
     assert "王小明PER" in review.lines()[0]
     field = review.browser.driver.find_element("id", "label")
@@ -285,7 +285,7 @@ def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Ope
     review.browser.run("document.querySelectorAll('#list .ent')[2].click()")
     review.keys("a")
     docs = converted(review.decisions(), tmp_path)
-    # The first text is done, the third is known in one place only, and nobody has said anything of the second.
+    # The first text is done, the third has a single decision, and the second has no decisions.
     assert [doc.text for doc in docs] == [HOSTILE, "王好"]
     assert [(ent.text, ent.label_) for ent in docs[0].ents] == [("</script>", "<b>"), ("王小明", "PER")]
     assert all(token.ent_iob_ for token in docs[0])
@@ -294,7 +294,7 @@ def test_entities_are_made_by_selecting_text_and_read_by_convert(annotating: Ope
     assert (review.browser.driver.title, review.browser.console_messages()) == ("Texts to annotate", [])
 
 
-def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
+def test_selections_and_boundaries_snap_to_tokens(annotating: OpenPage) -> None:
     review = annotating([annotated("Tim Cook left", [], ["Tim", "Cook", "left"])])
     review.mark(1, 6)
     review.keys("1")
@@ -303,8 +303,8 @@ def test_selections_and_edges_keep_to_tokens(annotating: Open) -> None:
     assert review.lines() == ["TimPER Cook left"]
 
 
-def test_an_edge_does_not_stop_at_white_space_which_convert_trims(annotating: Open, tmp_path: Path) -> None:
-    """With it trimmed, the entity that is accepted would be the one that it replaces, which is rejected."""
+def test_moved_boundary_skips_white_space(annotating: OpenPage, tmp_path: Path) -> None:
+    """Otherwise, `convert` would trim the accepted entity, so that it would equal the rejected one."""
     review = annotating([annotated("在 王小明 在", [(2, 5, "PER")]), annotated("王小明 在", [(0, 3, "PER")])])
     review.shift(Keys.ARROW_RIGHT)
     review.keys(Keys.ARROW_DOWN)
@@ -316,7 +316,7 @@ def test_an_edge_does_not_stop_at_white_space_which_convert_trims(annotating: Op
     ]
 
 
-def test_a_selection_makes_its_text_the_current_one(annotating: Open) -> None:
+def test_selecting_text_makes_it_current(annotating: OpenPage) -> None:
     review = annotating([annotated("王小明", []), annotated("好", [])])
     review.keys(Keys.ARROW_DOWN)
     review.mark(0, 3)
@@ -326,7 +326,7 @@ def test_a_selection_makes_its_text_the_current_one(annotating: Open) -> None:
     assert review.lines() == ["王小明", "好"]
 
 
-def test_progress_is_kept_for_this_corpus_alone(annotating: Open) -> None:
+def test_progress_is_stored_per_corpus(annotating: OpenPage) -> None:
     docs = [annotated("王小明", [(0, 3, "PER")]), annotated("好", [])]
     review = annotating(docs)
     review.browser.driver.find_element("id", "label").send_keys("新", Keys.ENTER)
@@ -342,7 +342,7 @@ def test_progress_is_kept_for_this_corpus_alone(annotating: Open) -> None:
 
 
 @pytest.mark.parametrize("kind", ["review", "page"])
-def test_nothing_to_decide_is_said(reviewing: Open, annotating: Open, kind: str) -> None:
+def test_page_without_decisions_shows_message(reviewing: OpenPage, annotating: OpenPage, kind: str) -> None:
     if kind == "page":
         review = annotating([])
         assert "There are no texts to annotate." in review.text("state")
@@ -353,7 +353,7 @@ def test_nothing_to_decide_is_said(reviewing: Open, annotating: Open, kind: str)
     assert (review.browser.violations(), review.browser.console_messages()) == ([], [])
 
 
-def test_an_empty_text_and_one_of_100000_characters(annotating: Open) -> None:
+def test_empty_and_very_long_texts_are_displayed(annotating: OpenPage) -> None:
     long = annotated("好" * 99_999 + "王", [(99_999, 100_000, "PER")])
     review = annotating([long, annotated("", [])])
     assert review.lines() == ["… " + "好" * 80 + "王PER 60 %"]
