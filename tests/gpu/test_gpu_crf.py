@@ -54,7 +54,7 @@ def losses(crf, emissions, masks):
     return [part.detach().cpu() for part in (full, partial, emissions.grad, *(weight.grad for weight in crf.weights))]
 
 
-def test_losses_of_full_and_partial_annotation_and_their_gradients_are_those_of_a_cpu(crf, emissions, masks, device):
+def test_losses_and_gradients_equal_cpu(crf, emissions, masks, device):
     moved_crf = on(device, crf)
     expected, found = losses(crf, emissions, masks), losses(moved_crf, emissions.to(device), masks)
     for value, reference in zip(found, expected, strict=True):
@@ -62,7 +62,7 @@ def test_losses_of_full_and_partial_annotation_and_their_gradients_are_those_of_
     assert moved_crf.start.grad.device == device
 
 
-def test_paths_and_probabilities_are_those_of_a_cpu(crf, emissions, masks, device):
+def test_decoding_and_marginals_equal_cpu(crf, emissions, masks, device):
     moved_crf, moved = on(device, crf), emissions.to(device)
     for allowed in (None, masks):
         pairs = ((moved_crf, moved), (crf, emissions))
@@ -72,7 +72,7 @@ def test_paths_and_probabilities_are_those_of_a_cpu(crf, emissions, masks, devic
         torch.testing.assert_close(found, expected)
 
 
-def test_rehearsal_is_that_of_a_cpu_also_with_a_new_label(crf, emissions, device):
+def test_rehearsal_loss_with_new_label_equals_cpu(crf, emissions, device):
     grown = crf.resize(N_LABELS + 1)
     wider = torch.randn(N, grown.layout.n_tags)
     expected = cross_entropy(crf, emissions, grown, wider, LENGTHS)

@@ -83,7 +83,7 @@ def assert_near(found, expected, tolerance=2e-4):
 
 
 @each_encoder
-def test_features_and_gradients_are_those_of_a_cpu(name, settings, tok2vecs, device):
+def test_features_and_gradients_equal_cpu(name, settings, tok2vecs, device):
     docs, config = docs_of_all(), config_of(name, tok2vecs, settings)
     with use_ops("numpy"):
         on_cpu = build(config, docs)
@@ -108,7 +108,7 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_steps_of_weights_rows_and_averages_are_those_of_a_cpu(make, tok2vecs, device):
+def test_optimizer_steps_and_averages_equal_cpu(make, tok2vecs, device):
     docs, config = docs_of_all(), tok2vecs["TENER"]
 
     def trained(model):
@@ -155,7 +155,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_arrays_cross_the_bridge_whatever_part_of_others_they_are(change, device):
+def test_array_views_are_converted_between_thinc_and_torch(change, device):
     host = [np.random.default_rng(seed).normal(size=(rows, 5)).astype("f") for seed, rows in enumerate((4, 0, 7))]
     width = change(host[0]).shape[1]
     with use_ops("numpy"):
@@ -177,7 +177,7 @@ def test_arrays_cross_the_bridge_whatever_part_of_others_they_are(change, device
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_transformer_s_features_and_gradients_are_those_of_a_cpu(frozen, tmp_path, device):
+def test_transformer_features_and_gradients_equal_cpu(frozen, tmp_path, device):
     name = save_tiny_transformer(tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     docs = docs_of_all()
     config = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "frozen": frozen, "dropout": 0.0}

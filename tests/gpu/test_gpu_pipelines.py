@@ -32,7 +32,7 @@ def train(nlp, examples, steps=3):
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_what_was_learned_there_is_the_same_on_a_cpu(name, tok2vecs, device):
+def test_pipeline_trained_on_gpu_predicts_same_on_cpu(name, tok2vecs, device):
     nlp = pipeline(tok2vecs[name])
     losses, optimizer = train(nlp, examples_of(nlp), steps=4)
     assert losses[-1] < losses[0]
@@ -47,7 +47,7 @@ def test_what_was_learned_there_is_the_same_on_a_cpu(name, tok2vecs, device):
         assert [doc.to_json()["ents"] for doc in loaded.pipe(texts)] == found
 
 
-def test_a_model_stays_on_its_device_where_the_thread_has_none(tok2vecs, device):
+def test_model_stays_on_device_in_thread_with_numpy_ops(tok2vecs, device):
     nlp = pipeline(tok2vecs["TENER"])
     examples = examples_of(nlp)
     _, optimizer = train(nlp, examples)
@@ -61,7 +61,7 @@ def test_a_model_stays_on_its_device_where_the_thread_has_none(tok2vecs, device)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_a_transformer_learns_beside_the_embedder(frozen, tok2vecs, tmp_path, device):
+def test_joined_transformer_and_embedder_are_trained(frozen, tok2vecs, tmp_path, device):
     settings = {"name": str(save_tiny_transformer(tmp_path)), "frozen": frozen, "mixed_precision": "gpu"}
     transformer = {"@architectures": "spacy_tener.TransformerEmbed.v1", **settings}
     embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vecs["TENER"]["embed"], "second": transformer}
@@ -72,7 +72,7 @@ def test_a_transformer_learns_beside_the_embedder(frozen, tok2vecs, tmp_path, de
     assert devices(nlp) == {device}
 
 
-def test_it_grows_masks_and_rehearses(tok2vecs, device):
+def test_adding_label_and_rehearsal_stay_on_device(tok2vecs, device):
     nlp = pipeline(tok2vecs["TENER"], window=20, overlap=4, incorrect_spans_key="incorrect")
     examples = examples_of(nlp, [*TEXTS, (LONG, [(0, 2, "PER")])])
     reference = nlp.make_doc("李四在北京")
@@ -88,7 +88,7 @@ def test_it_grows_masks_and_rehearses(tok2vecs, device):
     assert devices(nlp) == {device}
 
 
-def test_it_is_as_sure_as_on_a_cpu(tok2vecs, device):
+def test_probabilities_equal_cpu(tok2vecs, device):
     nlp = pipeline(tok2vecs["TENER"])
     train(nlp, examples_of(nlp), steps=6)
     texts = [text for text, _ in TEXTS] + [LONG, ""]
@@ -111,7 +111,7 @@ def test_it_is_as_sure_as_on_a_cpu(tok2vecs, device):
 
 # What spacy-transformers asks of CuPy is more than the emulation has.
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
-def test_a_shared_transformer_learns_beside_the_embedder(tok2vecs, tmp_path, device):
+def test_joined_transformer_listener_and_embedder_are_trained(tok2vecs, tmp_path, device):
     nlp = spacy.blank("zh")
     model = {
         "@architectures": "spacy-transformers.TransformerModel.v3",

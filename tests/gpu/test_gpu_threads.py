@@ -55,7 +55,7 @@ def annotated(saved, source, gpu_id):
     return sorted(numbers), found, annotator
 
 
-def test_an_archive_is_annotated_there_as_on_a_cpu_while_files_are_read_and_written(saved, tmp_path, device, readers):
+def test_archive_annotation_equals_cpu(saved, tmp_path, device, readers):
     source = write_jsonl(tmp_path / "texts.jsonl", TEXTS)
     parts, found, annotator = annotated(saved, source, 0)
     shims = [shim for node in annotator.nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
@@ -78,7 +78,7 @@ async def answers(service, texts):
         await service.close()
 
 
-def test_requests_are_answered_there_in_batches_by_one_thread_for_all_models(saved, device, readers):
+def test_service_batches_requests_in_single_thread(saved, device, readers):
     service = Service({name: spacy.load(saved["tener"]) for name in "ab"}, Limits(), gpu_id=0)
     found = asyncio.run(answers(service, TEXTS))
     assert len(set(readers)) == 1

@@ -71,12 +71,12 @@ def saved(request):
     return fill().to_bytes(), empty
 
 
-def test_what_was_saved_is_read(saved):
+def test_serialization_round_trip_keeps_bytes(saved):
     data, empty = saved
     assert empty().from_bytes(data).to_bytes() == data
 
 
-def test_every_flipped_bit_is_told(saved):
+def test_flipped_bit_raises_checksum_error(saved):
     data, empty = saved
     for place in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
         flipped = bytearray(data)
@@ -99,7 +99,7 @@ PARTS = {
 }
 
 
-def test_parts_come_back():
+def test_safetensors_round_trip_keeps_types_and_values():
     data = to_safetensors(PARTS)
     parts = from_safetensors(data)
     assert set(parts) == set(PARTS)
@@ -111,12 +111,12 @@ def test_parts_come_back():
     assert to_safetensors(parts) == data
 
 
-def test_other_tools_read_the_arrays():
+def test_safetensors_library_reads_arrays():
     arrays = load(to_safetensors(PARTS))
     np.testing.assert_array_equal(arrays["a.weight"], PARTS["a.weight"])
 
 
-def test_arrays_can_be_written_to():
+def test_loaded_arrays_are_writable():
     from_safetensors(to_safetensors(PARTS))["a.weight"][:] = 1
 
 
@@ -125,6 +125,6 @@ def test_arrays_can_be_written_to():
     [b"", b"{}", bytes(100), struct.pack("<Q", 2**63) + b'{"__metadata__":{', to_safetensors(PARTS)[:-1]],
     ids=["nothing", "JSON", "zeros", "a long header", "cut"],
 )
-def test_what_is_no_such_file_is_told(data):
+def test_invalid_file_raises_error(data):
     with pytest.raises(RemedyError, match=r"spacy_tener did not write it"):
         from_safetensors(data)

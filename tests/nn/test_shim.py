@@ -89,7 +89,7 @@ def same(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_a_shim_without_module_says_what_to_do():
+def test_shim_without_module_raises_error_with_fix():
     shim = TorchShim(build_mixer)
     assert not shim.is_built
     for use in (lambda: shim.module, lambda: shim.device, lambda: shim.weights):
@@ -97,7 +97,7 @@ def test_a_shim_without_module_says_what_to_do():
             use()
 
 
-def test_bytes_hold_sizes_and_weights():
+def test_bytes_contain_sizes_and_weights():
     shim, loaded = built(), built()
     assert not same(weights(shim), weights(loaded))
     loaded.from_bytes(shim.to_bytes())
@@ -106,7 +106,7 @@ def test_bytes_hold_sizes_and_weights():
     assert loaded.to_bytes() == shim.to_bytes()
 
 
-def test_a_shim_without_module_is_loaded_as_such():
+def test_shim_without_module_survives_serialization():
     empty = TorchShim(build_mixer).to_bytes()
     assert not TorchShim(build_mixer).from_bytes(empty).is_built
     shim = built().from_bytes(empty)
@@ -114,7 +114,7 @@ def test_a_shim_without_module_is_loaded_as_such():
     assert shim.sizes == {}
 
 
-def test_weights_of_other_names_or_sizes_are_refused_and_leave_the_module_alone():
+def test_size_mismatch_raises_error_and_keeps_module():
     shim = built()
     before = weights(shim)
     parts = from_safetensors(shim.to_bytes())
@@ -125,7 +125,7 @@ def test_weights_of_other_names_or_sizes_are_refused_and_leave_the_module_alone(
     assert shim.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
 
 
-def test_evaluation_is_the_resting_state():
+def test_module_is_in_evaluation_mode_outside_updates():
     model = layer(build_mixer)
     model.initialize()
     module = torch_shim(model).module
@@ -138,7 +138,7 @@ def test_evaluation_is_the_resting_state():
     assert not TorchShim(build_mixer).from_bytes(torch_shim(model).to_bytes()).module.training
 
 
-def test_an_error_inside_the_module_restores_evaluation():
+def test_error_in_module_restores_evaluation_mode():
     model = layer(build_mixer)
     model.initialize()
     with pytest.raises(RuntimeError):
@@ -146,7 +146,7 @@ def test_an_error_inside_the_module_restores_evaluation():
     assert not torch_shim(model).module.dropout.training
 
 
-def test_a_step_uses_the_gradients_up():
+def test_update_clears_gradients():
     model = layer()
     model.initialize()
     before = weights(torch_shim(model))
@@ -159,7 +159,7 @@ def test_a_step_uses_the_gradients_up():
     assert same(weights(shim), after), "there was no gradient left"
 
 
-def test_a_step_is_that_of_torch():
+def test_update_step_equals_torch():
     model, X = layer(), inputs()
     model.initialize()
     reference = copy.deepcopy(torch_shim(model).module)
@@ -176,7 +176,7 @@ def test_a_step_is_that_of_torch():
         torch.testing.assert_close(torch_shim(model).module.get_parameter(name), expected)
 
 
-def test_averages_replace_weights_inside_the_context_only():
+def test_averages_replace_weights_only_inside_use_params():
     model, X = layer(), inputs()
     model.initialize()
     shim, optimizer = torch_shim(model), Adam(0.05, use_averages=True)
@@ -190,7 +190,7 @@ def test_averages_replace_weights_inside_the_context_only():
     np.testing.assert_array_equal(model.predict(X)[0], predicted)
 
 
-def test_an_error_inside_the_context_of_averages_restores_weights_and_predictions():
+def test_error_inside_use_params_restores_weights():
     model, X = ragged_layer("linear", build_linear, linear_predictor, width_in=WIDTH_IN, width_out=WIDTH_OUT), inputs()
     model.initialize()
     shim = torch_shim(model)
@@ -207,7 +207,7 @@ def test_an_error_inside_the_context_of_averages_restores_weights_and_prediction
     np.testing.assert_array_equal(model.predict(X)[0], expected)
 
 
-def test_weights_without_an_average_and_params_of_other_models_change_nothing():
+def test_use_params_ignores_missing_and_foreign_parameters():
     shim = built()
     before, zeros = weights(shim), np.zeros(WIDTH_OUT, dtype="f")
     with shim.use_params({(shim.id, "own.bias"): zeros, (shim.id + 1, "own.weight"): zeros}):
@@ -216,7 +216,7 @@ def test_weights_without_an_average_and_params_of_other_models_change_nothing():
 
 
 @pytest.mark.parametrize("make_copy", [TorchShim.copy, copy.deepcopy, lambda shim: pickle.loads(pickle.dumps(shim))])
-def test_a_copy_is_independent(make_copy):
+def test_copy_is_independent(make_copy):
     shim = built()
     copied = make_copy(shim)
     assert same(weights(copied), weights(shim))
@@ -230,7 +230,7 @@ def test_a_copy_is_independent(make_copy):
     assert shim.sizes["nI"] == WIDTH_IN
 
 
-def test_momentum_is_not_carried_over_to_a_module_of_other_sizes():
+def test_optimizer_state_is_reset_if_module_size_changes():
     shim, optimizer = built(), Adam(0.1, use_averages=True)
     for sizes in ({"nI": WIDTH_IN, "nO": WIDTH_OUT}, {"nI": WIDTH_IN, "nO": 2 * WIDTH_OUT}):
         shim.set_module(build_steady(**sizes), sizes)
@@ -240,14 +240,14 @@ def test_momentum_is_not_carried_over_to_a_module_of_other_sizes():
     assert optimizer.averages[shim.id, "own.bias"].shape == (2 * WIDTH_OUT,)
 
 
-def test_the_same_module_given_back_keeps_its_momentum():
+def test_setting_same_module_keeps_optimizer_state():
     shim = built()
     known_as = shim.id
     shim.set_module(shim.module, shim.sizes)
     assert shim.id == known_as
 
 
-def test_a_model_is_pickled_and_saved_with_its_weights(tmp_path: Path):
+def test_model_weights_survive_pickle_and_disk(tmp_path: Path):
     model, X = layer(width_in=None), inputs()
     model.initialize(X)
     expected = model.predict(X)[0]
@@ -259,7 +259,7 @@ def test_a_model_is_pickled_and_saved_with_its_weights(tmp_path: Path):
     assert loaded.to_bytes() == model.to_bytes()
 
 
-def test_a_copy_of_a_model_is_computed_as_one_with_the_layers_around_it():
+def test_copied_model_keeps_node_types_and_predictions():
     embed = chain_layers(build_char_embed(width=6, bigram_width=0), layer(width_in=6))
     model = chain(embed, layer(width_in=WIDTH_OUT))
     docs = [Doc(Vocab(), words=["吴", "重阳"])]
@@ -269,7 +269,7 @@ def test_a_copy_of_a_model_is_computed_as_one_with_the_layers_around_it():
     np.testing.assert_array_equal(copied.predict(docs)[0], model.predict(docs)[0])
 
 
-def test_widths_are_given_or_taken_from_the_sample():
+def test_widths_are_set_or_inferred_from_sample():
     X, Y = inputs(), [np.zeros((length, 7), dtype="f") for length in LENGTHS]
     for widths in ({}, {"width_in": WIDTH_IN}):
         model = ragged_layer("mixer", build_steady, **widths)
@@ -282,7 +282,7 @@ def test_widths_are_given_or_taken_from_the_sample():
 
 
 @pytest.mark.parametrize("lengths", [LENGTHS, [4], [0], [0, 0], [1] * 5, []])
-def test_a_layer_is_its_module_over_the_joined_tokens(lengths):
+def test_layer_applies_module_to_concatenated_tokens(lengths):
     model, X = layer(), inputs(lengths)
     model.initialize()
     module = torch_shim(model).module
@@ -294,7 +294,7 @@ def test_a_layer_is_its_module_over_the_joined_tokens(lengths):
             np.testing.assert_array_equal(y, expected[end - length : end])
 
 
-def test_a_prediction_has_no_gradient():
+def test_backprop_after_prediction_raises_error():
     model = layer()
     model.initialize()
     _, backprop = model(inputs(), is_train=False)
@@ -313,7 +313,7 @@ def test_a_prediction_has_no_gradient():
     ],
 )
 @pytest.mark.parametrize("n_texts", [1, 2])
-def test_arrays_in_any_order_of_memory_are_read_right(change, n_texts):
+def test_arrays_with_any_memory_layout_are_supported(change, n_texts):
     model = layer()
     model.initialize()
     X = [change(x) for x in inputs([5] * n_texts)]
@@ -346,7 +346,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 @needs_fork
-def test_a_forked_process_runs_a_model_with_one_thread(three_threads):
+def test_forked_process_uses_single_thread(three_threads):
     model = layer()
     model.initialize()
     model.predict(inputs([100_000]))
@@ -354,7 +354,7 @@ def test_a_forked_process_runs_a_model_with_one_thread(three_threads):
     assert torch.get_num_threads() == 3
 
 
-def test_what_grows_stays_where_it_is(monkeypatch):
+def test_replacement_module_stays_on_device(monkeypatch):
     shim = built()
     monkeypatch.setattr("spacy_tener.nn.shim.get_torch_default_device", lambda: torch.device("meta"))
     shim.set_module(build_steady(nI=WIDTH_IN, nO=9), {"nI": WIDTH_IN, "nO": 9})
@@ -379,7 +379,7 @@ def build_linear(*, nI, nO):
     [(["own.weight", "other"], "hold 'other'"), (["other"], "lack 'own.weight'")],
     ids=["too many", "others"],
 )
-def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names, message):
+def test_wrong_weight_names_raise_error_without_torch(names, message):
     shim = TorchShim(build_linear, linear_predictor)
     with pytest.raises(WeightsError, match=message):
         shim.load_arrays({name: np.zeros((WIDTH_OUT, WIDTH_IN), dtype="f") for name in names}, {"nI": WIDTH_IN})
@@ -395,7 +395,7 @@ def build_deaf(*, nI, nO):
     return module
 
 
-def test_the_gradient_of_what_a_module_does_not_use_is_zero():
+def test_gradient_of_unused_input_is_zero():
     model, X = layer(build_deaf), inputs()
     model.initialize()
     Y, backprop = model.begin_update(X)
@@ -403,7 +403,7 @@ def test_the_gradient_of_what_a_module_does_not_use_is_zero():
         np.testing.assert_array_equal(gradient, np.zeros_like(x))
 
 
-def test_only_what_no_user_can_do_anything_about_is_not_warned_of():
+def test_only_known_dependency_warnings_are_hidden():
     dlpack = (
         "This function is deprecated and will be removed in a future release. Use the cupy.from_dlpack() array "
         "constructor instead."
@@ -436,5 +436,5 @@ assert os.read(reader, 9) == b"2"
 
 
 @needs_fork
-def test_importing_changes_neither_warnings_nor_forked_processes_of_the_host():
+def test_import_does_not_change_warning_filters_or_forks():
     subprocess.run([sys.executable, "-c", HOST], check=True, timeout=120)

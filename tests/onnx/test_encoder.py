@@ -57,7 +57,7 @@ def kinds(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["mean", "recurrent", "int8"])
-def test_a_text_has_the_same_features_alone_and_in_any_batch(kinds, kind):
+def test_features_do_not_depend_on_batch(kinds, kind):
     encoder, docs = kinds[kind], [characters(text) for text in TEXTS]
     alone = [encoder([doc]) for doc in docs]
     for _ in range(5):
@@ -68,21 +68,21 @@ def test_a_text_has_the_same_features_alone_and_in_any_batch(kinds, kind):
     assert np.abs(alone[0]).sum() > 0.1
 
 
-def test_features_are_those_that_numpy_computes(kinds):
+def test_features_equal_numpy_computation(kinds):
     tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in mean_encoder().graph.initializer}
     rows = tensors["table"][[VOCABULARY.index(character) for character in TEXTS[0]]]
     expected = (rows + rows.mean(axis=0) + tensors["kinds"][0]) @ tensors["matrix"]
     np.testing.assert_allclose(kinds["mean"]([characters(TEXTS[0])]), expected, atol=1e-5)
 
 
-def test_a_token_has_the_mean_of_its_characters(kinds):
+def test_token_features_are_mean_over_characters(kinds):
     words = Doc(VOCAB, words=["吴重阳", "在", "中国"], spaces=[False, True, False])
     rows = kinds["recurrent"]([characters("吴重阳在 中国")])
     expected = [rows[:3].mean(axis=0), rows[3], rows[5:].mean(axis=0)]
     np.testing.assert_allclose(kinds["recurrent"]([words]), expected, atol=1e-6)
 
 
-def test_pieces_of_words_get_special_pieces_around_each_text(tmp_path):
+def test_subword_input_has_special_tokens(tmp_path):
     path = save(tmp_path, mean_encoder(9))
     save_tokenizer(tmp_path)
     encoder = onnx_encoder(path, outputs=["rows"])()
@@ -94,7 +94,7 @@ def test_pieces_of_words_get_special_pieces_around_each_text(tmp_path):
     assert encoder.requirements == ["onnxruntime>=1.19", "tokenizers>=0.19"]
 
 
-def test_several_results_inside_of_the_graph_are_joined(kinds, tmp_path):
+def test_multiple_graph_outputs_are_concatenated(kinds, tmp_path):
     encoder = onnx_encoder(save(tmp_path / "two", mean_encoder()), outputs=["rows", "states"])()
     doc = characters(TEXTS[0])
     rows = table_of(mean_encoder())[[VOCABULARY.index(character) for character in TEXTS[0]]]
@@ -102,7 +102,7 @@ def test_several_results_inside_of_the_graph_are_joined(kinds, tmp_path):
     assert encoder.width == 2 * WIDTH
 
 
-def test_a_text_of_100_000_characters_is_read_in_windows(tmp_path):
+def test_long_text_is_split_into_windows(tmp_path):
     encoder = onnx_encoder(save(tmp_path, mean_encoder()), outputs=["rows"], window=100, overlap=20)()
     text = "".join(RNG.choice(list(CHARACTERS), 100_000))
     expected = table_of(mean_encoder())[[VOCABULARY.index(character) for character in text]]
@@ -110,7 +110,7 @@ def test_a_text_of_100_000_characters_is_read_in_windows(tmp_path):
     assert encoder.subword_tokenizer([characters(text)]).lengths.max() == 100
 
 
-def test_texts_of_unknown_characters_spaces_or_nothing_have_features(kinds):
+def test_unknown_characters_spaces_and_empty_text_are_encoded(kinds):
     encoder = kinds["recurrent"]
     texts = ["㐀𠀀é", " ", "\n\n", ""]
     assert encoder([characters(text) for text in texts]).shape == (6, WIDTH)
@@ -118,7 +118,7 @@ def test_texts_of_unknown_characters_spaces_or_nothing_have_features(kinds):
     np.testing.assert_array_equal(encoder([characters("㐀")]), encoder([characters("𠀀")]))
 
 
-def test_a_copy_by_parts_or_by_pickle_reads_the_same(kinds):
+def test_copies_and_pickles_give_same_features(kinds):
     for encoder in kinds.values():
         expected = encoder([characters(TEXTS[0])])
         saved = Encoder.from_parts(encoder.to_parts())
@@ -129,7 +129,7 @@ def test_a_copy_by_parts_or_by_pickle_reads_the_same(kinds):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_threads_and_forked_processes_share_an_encoder(kinds, monkeypatch):
+def test_encoder_works_in_threads_and_forked_processes(kinds, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     encoder = pickle.loads(pickle.dumps(kinds["mean"]))  # without a session yet
     docs = [characters(text) for text in TEXTS]
@@ -150,7 +150,7 @@ def test_threads_and_forked_processes_share_an_encoder(kinds, monkeypatch):
     assert module.count_threads() == 2
 
 
-def test_an_encoder_reads_on_after_an_error(kinds):
+def test_encoder_works_after_error(kinds):
     encoder, doc = kinds["recurrent"], characters(TEXTS[0])
     expected = encoder([doc])
     refused(lambda: encoder.rows(np.array([999]), np.array([1])), "cannot read a text")
@@ -164,7 +164,7 @@ def refused(make, *parts: str) -> None:
         assert part in str(caught.value)
 
 
-def test_wrong_settings_are_refused(tmp_path):
+def test_invalid_settings_raise_error(tmp_path):
     path = save(tmp_path / "mean", mean_encoder())
     refused(lambda: onnx_encoder()(), "path is not set")
     refused(lambda: onnx_encoder(tmp_path / "none.onnx")(), "none.onnx", "No such file")
@@ -191,7 +191,7 @@ def test_wrong_settings_are_refused(tmp_path):
     refused(lambda: onnx_encoder(bare)().width, "The tokenizer's file cannot be read")
 
 
-def test_an_input_is_found_by_its_shape_or_named(tmp_path):
+def test_graph_input_is_found_by_shape_or_name(tmp_path):
     model = recurrent_encoder()
     model.graph.input[1].name = "n"
     encoder = onnx_encoder(save(tmp_path, model))()
@@ -202,12 +202,12 @@ def test_an_input_is_found_by_its_shape_or_named(tmp_path):
     np.testing.assert_array_equal(named([characters("中国")]), encoder([characters("中国")]))
 
 
-def test_a_vocabulary_of_another_size_is_refused(tmp_path):
+def test_vocabulary_size_mismatch_raises_error(tmp_path):
     path = save(tmp_path, mean_encoder(rows=len(VOCABULARY) - 1))
     refused(onnx_encoder(path), "cannot read a text", f"id of the vocabulary, {len(VOCABULARY) - 1}")
 
 
-def test_an_opset_that_is_too_new_and_an_operator_that_does_not_exist_are_refused(tmp_path):
+def test_unsupported_opset_or_operator_raises_error(tmp_path):
     model = mean_encoder()
     model.opset_import[0].version = 99
     refused(onnx_encoder(save(tmp_path, model)), "Opset 99 is under development", "update onnxruntime")
@@ -216,7 +216,7 @@ def test_an_opset_that_is_too_new_and_an_operator_that_does_not_exist_are_refuse
     refused(onnx_encoder(save(tmp_path, model)), "cannot be loaded by onnxruntime", "NoSuchOperator")
 
 
-def test_an_onnxruntime_that_is_missing_or_too_old_is_named(tmp_path, monkeypatch):
+def test_missing_or_old_onnxruntime_raises_error(tmp_path, monkeypatch):
     path = save(tmp_path, mean_encoder())
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     refused(onnx_encoder(path), "onnxruntime, which is not installed", "pip install")
@@ -225,7 +225,7 @@ def test_an_onnxruntime_that_is_missing_or_too_old_is_named(tmp_path, monkeypatc
     refused(onnx_encoder(path), "needs onnxruntime>=1.19; this is 1.9.0")
 
 
-def test_missing_tokenizers_are_named(tmp_path, monkeypatch):
+def test_missing_tokenizers_package_raises_error(tmp_path, monkeypatch):
     path = save(tmp_path, mean_encoder(9))
     save_tokenizer(tmp_path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)

@@ -36,7 +36,7 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
     return data, edits.to_int8(data)
 
 
-def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, bytes]) -> None:
+def test_quantized_features_are_close_to_float32(graphs: tuple[bytes, bytes]) -> None:
     exact, near = map(encoder, graphs)
     ids = np.random.default_rng(0).integers(0, len(VOCABULARY), LENGTHS.sum())
     ids[7] = 3
@@ -51,7 +51,7 @@ def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, 
     assert near.batching == "padded"
 
 
-def test_no_weights_are_left_in_float32_and_no_product_overflows_16_bits(graphs: tuple[bytes, bytes]) -> None:
+def test_quantized_weights_are_int8_and_cannot_overflow_int16(graphs: tuple[bytes, bytes]) -> None:
     tensors = {
         tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load_from_string(graphs[1]).graph.initializer
     }
@@ -61,7 +61,7 @@ def test_no_weights_are_left_in_float32_and_no_product_overflows_16_bits(graphs:
     assert tensors["matrix_step"].shape == (1, WIDTH)
 
 
-def test_rows_that_blocks_of_4_bits_hold_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_4_bit_block_embeddings_are_preserved_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edits, "_MIN_ROWS", 1)
     rows = Blocks.of(np.random.default_rng(0).normal(size=(9, 64)).astype("f")).rows()
     look_up = make_node("Gather", ["table", "ids"], ["rows"])

@@ -172,7 +172,7 @@ def rows_alone(encoder: Encoder) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("model", "write", "batching"), zoo())
-def test_features_are_the_same_alone_and_in_a_batch(
+def test_features_do_not_depend_on_batch(
     model: ModelProto, write: Callable[[ModelProto, Path], bytes], batching: Batching, tmp_path: Path
 ) -> None:
     encoder = make_encoder(write(model, tmp_path), CHARACTERS, source="zoo.onnx")
@@ -191,7 +191,7 @@ def with_functions() -> ModelProto:
     return model
 
 
-def test_operators_that_no_node_uses_and_functions_of_the_file_are_no_obstacle() -> None:
+def test_unused_operator_sets_and_local_functions_are_supported() -> None:
     unused = build(lookup())
     unused.opset_import.append(helper.make_opsetid("my.library", 1))
     expected = make_encoder(build(lookup()).SerializeToString(), CHARACTERS, source="zoo.onnx").rows(IDS, LENGTHS)
@@ -213,7 +213,7 @@ def test_operators_that_no_node_uses_and_functions_of_the_file_are_no_obstacle()
         ),
     ],
 )
-def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(model: ModelProto, reason: str) -> None:
+def test_unsupported_graph_raises_error_with_reason(model: ModelProto, reason: str) -> None:
     if "library" in reason:
         model.opset_import.append(helper.make_opsetid("library", 1))
     with pytest.raises(RemedyError, match=reason):

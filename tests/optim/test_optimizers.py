@@ -68,7 +68,7 @@ def follow_torch(start: Array, rates: list[float], clip: float | None, **setting
     ],
 )
 @pytest.mark.parametrize("clip", [None, 2.0, 5.0])
-def test_steps_are_torchs(settings: dict[str, Any], clip: float | None) -> None:
+def test_sgd_steps_equal_torch(settings: dict[str, Any], clip: float | None) -> None:
     start, rates = numbers(7, 4, seed=99), [0.1 / (1 + step) for step in range(25)]
     found = follow(SGD(iter(rates), clip_value=clip or 0.0, **settings), start, len(rates))
     torch_settings = {("weight_decay" if name == "L2" else name): value for name, value in settings.items()}
@@ -76,13 +76,13 @@ def test_steps_are_torchs(settings: dict[str, Any], clip: float | None) -> None:
         np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
 
 
-def test_gradients_are_clipped_number_by_number_to_5_unless_told_otherwise() -> None:
+def test_sgd_clips_gradient_values_to_5_by_default() -> None:
     weights, gradient = np.zeros(4, dtype="f"), np.array([-9.0, 5.5, 0.25, -5.0], dtype="f")
     SGD(1.0, momentum=0.0)(KEY, weights, gradient)
     assert weights.tolist() == [5.0, -5.0, -0.25, 5.0]
 
 
-def test_parameters_have_velocities_of_their_own() -> None:
+def test_sgd_momentum_is_separate_per_parameter() -> None:
     sgd, alone = SGD(0.1), SGD(0.1)
     first, second = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
     for step in range(5):
@@ -92,7 +92,7 @@ def test_parameters_have_velocities_of_their_own() -> None:
     assert np.array_equal(first, second)
 
 
-def test_velocity_starts_anew_when_a_parameter_has_grown() -> None:
+def test_sgd_momentum_is_reset_if_parameter_grows() -> None:
     sgd = SGD(1.0, momentum=0.9)
     sgd(KEY, np.zeros((2, 3), dtype="f"), np.ones((2, 3), dtype="f"))
     grown = np.zeros((4, 3), dtype="f")
@@ -111,7 +111,7 @@ class OnAnotherDevice:
         return self.array
 
 
-def test_velocity_follows_the_weights_to_their_device() -> None:
+def test_sgd_momentum_moves_to_device_of_weights() -> None:
     sgd, stayed = SGD(0.1), SGD(0.1)
     weights, expected = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
     for step in range(3):
@@ -121,18 +121,18 @@ def test_velocity_follows_the_weights_to_their_device() -> None:
     assert np.array_equal(weights, expected)
 
 
-def test_parameters_without_elements_are_legal() -> None:
+def test_empty_parameters_are_supported() -> None:
     SGD(0.1)(KEY, np.zeros((0, 3), dtype="f"), np.zeros((0, 3), dtype="f"))
 
 
 @each_optimizer
-def test_rates_multiply_by_the_pattern_that_the_name_matches(make: Callable[..., Any]) -> None:
+def test_rates_use_first_matching_name_pattern(make: Callable[..., Any]) -> None:
     optimizer = make(0.5, rates={"embed.*": 2.0, "*.bias": 0.0, "embed.char": 9.0})
     for name, rate in (("embed.char", 1.0), ("embed.bias", 1.0), ("crf.bias", 0.0), ("crf.start", 0.5)):
         assert optimizer.rate_of(name) == rate
 
 
-def test_rates_act_on_steps_and_on_rows() -> None:
+def test_rates_scale_dense_and_sparse_steps() -> None:
     paths = {}
     for factor in (1.0, 3.0):
         sgd = SGD(0.01, rates={"*weight": factor})
@@ -144,7 +144,7 @@ def test_rates_act_on_steps_and_on_rows() -> None:
     np.testing.assert_allclose(paths[-3.0], 3.0 * paths[-1.0], rtol=1e-5)
 
 
-def test_rows_go_at_once_as_far_as_momentum_would_carry_them() -> None:
+def test_sparse_step_equals_accumulated_momentum() -> None:
     gradient = numbers(2, 3) * 4
     rows, dense = np.zeros((2, 3), dtype="f"), np.zeros((9, 3), dtype="f")
     full = np.zeros_like(dense)
@@ -157,13 +157,13 @@ def test_rows_go_at_once_as_far_as_momentum_would_carry_them() -> None:
     np.testing.assert_allclose(rows, dense[[2, 7]], rtol=1e-4, atol=1e-5)
 
 
-def test_rows_are_clipped_before_momentum_is_made_up_for() -> None:
+def test_sparse_gradients_are_clipped_before_momentum() -> None:
     rows = np.zeros((1, 2), dtype="f")
     SGD(1.0, momentum=0.5, clip_value=5.0).update_rows(KEY, rows, np.array([[100.0, -1.0]], dtype="f"))
     assert rows.tolist() == [[-10.0, 2.0]]
 
 
-def test_weight_decay_of_rows_is_that_of_the_rows_in_use() -> None:
+def test_weight_decay_applies_to_sparse_rows() -> None:
     rows = np.ones((1, 2), dtype="f")
     SGD(0.5, momentum=0.0, L2=0.1).update_rows(KEY, rows, np.zeros((1, 2), dtype="f"))
     np.testing.assert_allclose(rows, [[0.95, 0.95]], rtol=1e-6)
@@ -188,7 +188,7 @@ def test_weight_decay_of_rows_is_that_of_the_rows_in_use() -> None:
         (SGD, {"clip_value": -1.0}, "clip_value must be at least 0"),
     ],
 )
-def test_wrong_settings_are_named(make: Callable[..., Any], wrong: dict[str, Any], message: str) -> None:
+def test_invalid_settings_raise_error(make: Callable[..., Any], wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make(**wrong)
 
@@ -197,13 +197,13 @@ def test_wrong_settings_are_named(make: Callable[..., Any], wrong: dict[str, Any
     ("name", "setting", "value"),
     [("SGD", "moment", 0.9), ("SGD", "momentum", "much"), ("Adam", "momentum", 0.9), ("Adam", "rate", 0.9)],
 )
-def test_settings_unknown_or_of_the_wrong_kind_are_refused(name: str, setting: str, value: Any) -> None:
+def test_unknown_or_mistyped_settings_raise_error(name: str, setting: str, value: Any) -> None:
     with pytest.raises(ConfigValidationError, match=setting):
         registry.resolve({"optimizer": {"@optimizers": f"spacy_tener.{name}.v1", setting: value}})
 
 
 @pytest.mark.parametrize("rate", [[0.4, 0.2], iter([0.4, 0.2])])
-def test_rates_come_from_lists_and_generators_and_end_with_the_last(rate: Any) -> None:
+def test_learn_rate_schedule_repeats_last_value(rate: Any) -> None:
     sgd = SGD(rate)
     learn_rates = []
     for _ in range(4):
@@ -213,7 +213,7 @@ def test_rates_come_from_lists_and_generators_and_end_with_the_last(rate: Any) -
 
 
 @each_optimizer
-def test_an_optimizer_with_a_fixed_rate_can_be_pickled(make: Callable[..., Any]) -> None:
+def test_optimizer_with_constant_rate_is_picklable(make: Callable[..., Any]) -> None:
     optimizer = make(0.1, rates={"a": 2.0})
     optimizer(KEY, np.zeros(3, dtype="f"), np.ones(3, dtype="f"))
     again = pickle.loads(pickle.dumps(optimizer))
@@ -221,7 +221,7 @@ def test_an_optimizer_with_a_fixed_rate_can_be_pickled(make: Callable[..., Any])
     assert np.array_equal(again.mom1[KEY], optimizer.mom1[KEY])
 
 
-def test_it_keeps_no_averages_as_spacys_loop_asks() -> None:
+def test_optimizer_without_averages_returns_none() -> None:
     assert SGD(0.1).averages is None
     assert Adam(0.1, use_averages=False).averages is None
     nlp = spacy.blank("en")
@@ -229,7 +229,7 @@ def test_it_keeps_no_averages_as_spacys_loop_asks() -> None:
         assert nlp.pipe_names == []
 
 
-def test_spacys_rehearsal_finds_the_settings_that_it_reads() -> None:
+def test_sgd_has_attributes_required_by_spacy_rehearsal() -> None:
     sgd = SGD(0.1)
     assert (sgd.learn_rate, sgd.b1, sgd.b2) == (0.1, 0.0, 0.0)
 
@@ -249,7 +249,7 @@ def paths(optimizer: Any, **options: Any) -> list[Array]:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_without_rates_it_is_thincs_adam(options: dict[str, Any]) -> None:
+def test_adam_without_rates_equals_thinc_adam(options: dict[str, Any]) -> None:
     rates = [0.1 / (1 + step) for step in range(12)]
     adam, thincs = Adam(iter(rates), **options), ThincAdam(iter(rates), **options)
     np.testing.assert_array_equal(paths(adam), paths(thincs))
@@ -259,18 +259,18 @@ def test_without_rates_it_is_thincs_adam(options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_a_rate_of_its_own_is_that_learning_rate(options: dict[str, Any]) -> None:
+def test_adam_rate_factor_scales_learn_rate(options: dict[str, Any]) -> None:
     rated = Adam(0.1, rates={"layers.*": 0.3}, **options)
     np.testing.assert_allclose(paths(rated), paths(Adam(0.03, **options)), rtol=1e-6)
     np.testing.assert_array_equal(paths(rated, key=(2, "crf.start")), paths(Adam(0.1, **options), key=(2, "crf.start")))
 
 
-def test_a_scale_of_the_rate_is_honoured() -> None:
+def test_adam_applies_lr_scale() -> None:
     scaled = paths(Adam(0.03, rates={"*": 2.0}), scale=0.5)
     np.testing.assert_allclose(scaled, paths(Adam(0.03)), rtol=1e-6)
 
 
-def test_rows_of_a_table_have_the_rate_of_its_name() -> None:
+def test_adam_rate_applies_to_sparse_table_updates() -> None:
     tables = {}
     for rates, learn_rate in (({"radicals.*": 1.3}, 0.1), (None, 0.13)):
         table, adam = torch.from_numpy(numbers(6, 2, seed=9)), Adam(learn_rate, rates=rates, use_averages=False)
@@ -283,7 +283,7 @@ def test_rows_of_a_table_have_the_rate_of_its_name() -> None:
     assert torch.equal(tables[0.1][[0, 2, 3, 5]], torch.from_numpy(numbers(6, 2, seed=9))[[0, 2, 3, 5]])
 
 
-def test_modules_in_thincs_own_wrapper_are_known_by_their_parameters_names() -> None:
+def test_rates_match_parameter_names_in_pytorch_wrapper() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
     model: Any = chain(PyTorchWrapper(module), Linear(1, 1))
     model.initialize(X=numbers(6, 3), Y=numbers(6, 1))
@@ -314,7 +314,7 @@ radicals.* = 1.3
 """
 
 
-def test_it_comes_out_of_a_config_file_and_goes_back(tmp_path: Path) -> None:
+def test_adam_config_round_trips_through_file(tmp_path: Path) -> None:
     path = tmp_path / "config.cfg"
     path.write_text(CONFIG, encoding="utf8")
     config = load_config(path)
@@ -330,7 +330,7 @@ def test_it_comes_out_of_a_config_file_and_goes_back(tmp_path: Path) -> None:
     assert load_config(path) == filled
 
 
-def test_its_defaults_are_those_of_thincs_adam() -> None:
+def test_adam_defaults_equal_thinc_adam() -> None:
     filled = registry.fill({"optimizer": {"@optimizers": "spacy_tener.Adam.v1"}})["optimizer"]
     thincs = registry.fill({"optimizer": {"@optimizers": "Adam.v1", "learn_rate": 0.001}})["optimizer"]
     assert {**filled, "@optimizers": "Adam.v1"} == {**thincs, "rates": None}
@@ -338,7 +338,7 @@ def test_its_defaults_are_those_of_thincs_adam() -> None:
 
 @pytest.mark.parametrize("make", [ThincAdam, Adam])
 @pytest.mark.parametrize("settings", [{}, {"L2": 0.1}, {"use_averages": False}, {"grad_clip": 0.0}, {"grad_clip": 2.0}])
-def test_steps_of_many_parameters_at_once_are_those_of_each(make, settings):
+def test_joint_step_equals_separate_steps(make, settings):
     settings = {"L2": 0.0, "grad_clip": 1.0, **settings}
     rates = {"rates": {"slow.*": 0.1}} if make is Adam else {}
     alone, together = (make([0.01, 0.02, 0.005, 0.01], **settings, **rates) for _ in range(2))
@@ -362,6 +362,6 @@ def test_steps_of_many_parameters_at_once_are_those_of_each(make, settings):
             np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_other_optimizers_make_a_step_for_each_parameter():
+def test_joint_step_excludes_other_optimizers():
     others = [SGD(), RAdam(0.1), ThincAdam(0.1, L2=0.1, L2_is_weight_decay=False), lambda key, weights, gradient: None]
     assert not any(map(is_adam, others))

@@ -28,7 +28,7 @@ def blank(tmp_path: Path) -> str:
     return path.as_uri()
 
 
-def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Browser, blank: str) -> None:
+def test_label_colours_agree_in_python_javascript_and_displacy(browser: Browser, blank: str) -> None:
     browser.open(blank)
     assert browser.run("parts.setLabels(arguments[0]); return arguments[0].map(parts.hue)", LABELS) == [
         *label_hues(LABELS).values()
@@ -40,13 +40,13 @@ def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Br
 
 
 @pytest.mark.parametrize(("n", "degrees"), [(8, 45), (16, 22.5), (32, 11.25)])
-def test_labels_are_apart_by_their_number_whatever_their_names(n: int, degrees: float) -> None:
+def test_label_hues_have_minimum_distance(n: int, degrees: float) -> None:
     labels = ["CUSTOMER", "OS", "PERSON", "ERROR", *(f"L{number}" for number in range(n))][:n]
     hues = sorted(label_hues(labels).values())
     assert min((after - hue) % 360 for hue, after in zip(hues, [*hues[1:], hues[0]], strict=True)) >= degrees
 
 
-def test_a_label_keeps_its_colour_where_others_come_or_go() -> None:
+def test_label_keeps_colour_if_other_labels_change() -> None:
     before = ["价格", "小区", "户型"]
     for added in ("地铁", "PER", "L1", "😀"):
         assert label_hues(before).items() <= label_hues([*before, added]).items()
@@ -55,9 +55,7 @@ def test_a_label_keeps_its_colour_where_others_come_or_go() -> None:
 
 
 @pytest.mark.parametrize("can_store", [True, False])
-def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
-    browser: Browser, tmp_path: Path, can_store: bool
-) -> None:
+def test_page_uses_browser_or_selected_language(browser: Browser, tmp_path: Path, can_store: bool) -> None:
     page = make_page(
         "spacy_tener.evaluation",
         "errors",
@@ -93,7 +91,7 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
 SAYS = re.compile(r"""\bsay\((?:[^()"]*\? )?"([^"]+)"(?: : "([^"]+)")?""")
 
 
-def test_every_string_of_the_scripts_and_pages_has_a_translation() -> None:
+def test_all_page_strings_have_translations() -> None:
     package = Path(errors_page.__globals__["__file__"]).parents[1]
     table = (package / "pages" / "strings.js").read_text(encoding="utf8")
     translated = {json.loads(f'"{key}"') for key in re.findall(r'^ +"((?:[^"\\]|\\.)*)": "', table, re.M)}
@@ -116,7 +114,7 @@ def test_every_string_of_the_scripts_and_pages_has_a_translation() -> None:
     assert words - names - translated == set()
 
 
-def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, blank: str) -> None:
+def test_titles_and_data_are_escaped_and_scripts_blocked(browser: Browser, blank: str) -> None:
     browser.open(blank)
     assert browser.driver.title == HOSTILE
     assert browser.run("return document.querySelectorAll('img').length") == 0
@@ -126,17 +124,17 @@ def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, bla
     assert "Content Security Policy" in browser.console_messages()[0]["message"]
 
 
-def test_data_that_is_no_json_is_refused_in_python() -> None:
+def test_non_json_data_raises_error() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         make_page("spacy_tener.evaluation", "errors", Heading(""), {"p": float("nan")}, lang="en")
 
 
-def test_a_page_that_lacks_a_part_of_its_own_is_refused() -> None:
+def test_missing_page_file_raises_error() -> None:
     with pytest.raises(FileNotFoundError):
         make_page("spacy_tener.pages", "nothing", Heading(""), {}, lang="en")
 
 
-def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:
+def test_scripts_do_not_parse_data_as_html() -> None:
     package = Path(errors_page.__globals__["__file__"]).parents[1]
     sources = [*package.rglob("*.js"), *package.rglob("*.css")]
     assert len(sources) >= 4
@@ -157,7 +155,7 @@ def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:
         ([(3, 3)], "abcdef"),
     ],
 )
-def test_spans_are_marked_inside_of_each_other(browser: Browser, blank: str, spans: list[object], shown: str) -> None:
+def test_nested_and_crossing_spans_are_marked(browser: Browser, blank: str, spans: list[object], shown: str) -> None:
     browser.open(blank)
     script = """
         const mark = (span, children, kind) => `[${children.join("")}${kind.includes("cut") ? ">" : ""}]`
@@ -167,7 +165,7 @@ def test_spans_are_marked_inside_of_each_other(browser: Browser, blank: str, spa
     assert browser.run(script, spans) == shown
 
 
-def test_places_count_characters_where_scripts_count_units(browser: Browser, blank: str) -> None:
+def test_offsets_are_converted_between_code_points_and_utf16(browser: Browser, blank: str) -> None:
     browser.open(blank)
     text = "a😀b𠮷c"
     script = """
@@ -178,7 +176,7 @@ def test_places_count_characters_where_scripts_count_units(browser: Browser, bla
     assert browser.run("return parts.excerpts('😀'.repeat(500), [{ start: 501, end: 503 }], 80, 600)") == [[420, 582]]
 
 
-def test_the_theme_button_remembers(browser: Browser, blank: str) -> None:
+def test_theme_choice_is_remembered(browser: Browser, blank: str) -> None:
     browser.set_color_scheme("light")
     browser.open(blank)
     ground = "return getComputedStyle(document.body).backgroundColor"

@@ -144,7 +144,7 @@ CASES = {
 @example(recipes=[Recipe(), Recipe([("上海", False, None)])], batch_size=2, window=200)
 @example(recipes=[Recipe([("\n", True, None)] * 3)], batch_size=1, window=5)
 @given(**CASES)
-def test_promises_hold_alone_and_in_a_batch(pipelines, kind, view, recipes, batch_size, window):
+def test_invariants_hold_for_single_docs_and_batches(pipelines, kind, view, recipes, batch_size, window):
     nlp = pipelines(kind)
     set_up(nlp, view, window)
     check(nlp, recipes, batch_size)
@@ -155,7 +155,7 @@ def test_promises_hold_alone_and_in_a_batch(pipelines, kind, view, recipes, batc
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(1000)
 @given(**CASES)
-def test_promises_hold_many_times(pipelines, kind, view, recipes, batch_size, window):
+def test_invariants_hold_for_many_examples(pipelines, kind, view, recipes, batch_size, window):
     nlp = pipelines(kind)
     set_up(nlp, view, window)
     check(nlp, recipes, batch_size)
@@ -165,7 +165,7 @@ def test_promises_hold_many_times(pipelines, kind, view, recipes, batch_size, wi
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(1)
 @given(recipes=st.lists(RECIPES, min_size=8, max_size=8))
-def test_threads_find_the_same(pipelines, kind, view, recipes):
+def test_threads_find_the_same_entities(pipelines, kind, view, recipes):
     nlp = pipelines(kind)
     set_up(nlp, view, 9)
     alone = [found_in(nlp(recipe.doc(nlp.vocab))) for recipe in recipes]
@@ -182,13 +182,13 @@ def check_long_tokens(nlp, view, length):
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_very_long_tokens(pipelines, kind, view):
+def test_invariants_hold_for_long_tokens(pipelines, kind, view):
     check_long_tokens(pipelines(kind), view, 200_000 if view == "tokens" else 500)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_characters_of_very_long_tokens(pipelines, kind):
+def test_invariants_hold_for_characters_of_long_tokens(pipelines, kind):
     check_long_tokens(pipelines(kind), "characters", 20_000)
 
 
@@ -196,7 +196,7 @@ def test_the_characters_of_very_long_tokens(pipelines, kind):
 @pytest.mark.parametrize("kind", KINDS)
 @fuzzed(3)
 @given(recipes=st.lists(RECIPES, min_size=8, max_size=8))
-def test_processes_find_the_same(pipelines, kind, recipes):
+def test_processes_find_the_same_entities(pipelines, kind, recipes):
     nlp = pipelines(kind)
     set_up(nlp, "tokens", 9)
     alone = [found_in(nlp(recipe.doc(nlp.vocab))) for recipe in recipes]

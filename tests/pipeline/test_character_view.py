@@ -58,9 +58,7 @@ SEGMENTATIONS = [
 
 
 @pytest.mark.parametrize(("words", "expand", "contract", "strict"), SEGMENTATIONS)
-def test_entities_come_back_to_tokens_as_the_mode_says(
-    reader, entities_of, char_entities_of, words, expand, contract, strict
-):
+def test_alignment_mode_maps_entities_to_tokens(reader, entities_of, char_entities_of, words, expand, contract, strict):
     for mode, expected in (("expand", expand), ("contract", contract), ("strict", strict)):
         nlp, pipe = reader(alignment_mode=mode)
         doc = pipe(segmented(nlp.vocab, words))
@@ -68,7 +66,7 @@ def test_entities_come_back_to_tokens_as_the_mode_says(
         assert char_entities_of(doc) == FOUND
 
 
-def test_words_of_jieba_are_trained_on_characters_and_found_as_words(
+def test_jieba_words_are_trained_and_predicted_by_characters(
     jieba_nlp, blank, learn, gold, sentences, entities_of, char_entities_of
 ):
     nlp = jieba_nlp()
@@ -82,7 +80,7 @@ def test_words_of_jieba_are_trained_on_characters_and_found_as_words(
     assert nlp.evaluate(gold(nlp, sentences))["ents_f"] == 1.0
 
 
-def test_an_entity_off_the_edges_of_tokens_is_learned_here_and_dropped_by_ner(
+def test_misaligned_entity_is_learned_unlike_in_spacy_ner(
     jieba_nlp, blank, tiny_ner, tiny_model, learn, gold, entities_of, char_entities_of
 ):
     # jieba takes 中国银行 for one word: 中国 in it cannot be written on its tokens.
@@ -114,7 +112,7 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("text", STRANGE)
-def test_no_text_fails_in_training(tiny_model, text, char_entities_of):
+def test_training_supports_unusual_characters(tiny_model, text, char_entities_of):
     nlp = spacy.blank("en")
     nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
     reference = segmented(nlp.vocab, list(text))
@@ -131,7 +129,7 @@ def test_no_text_fails_in_training(tiny_model, text, char_entities_of):
     assert char_entities_of(nlp.get_pipe("tener_ner")(nlp.make_doc(text))) == expected
 
 
-def test_exact_entities_travel_with_the_doc(reader, char_entities_of):
+def test_exact_entities_survive_doc_serialization(reader, char_entities_of):
     nlp, pipe = reader()
     doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
     assert [span.text for span in doc.spans["tener_ner_chars"]] == ["吴重阳在", "中国银行工作"]
@@ -141,7 +139,7 @@ def test_exact_entities_travel_with_the_doc(reader, char_entities_of):
         assert char_entities_of(pipe(copy)) == FOUND
 
 
-def test_exact_entities_are_replaced_when_the_doc_is_read_anew(reader, char_entities_of):
+def test_exact_entities_are_updated_by_second_prediction(reader, char_entities_of):
     nlp, pipe = reader()
     doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
     doc.set_ents([Span(doc, 2, 3, "GPE", kb_id="Q148", span_id="7")], default="missing")
@@ -152,7 +150,7 @@ def test_exact_entities_are_replaced_when_the_doc_is_read_anew(reader, char_enti
 
 
 @pytest.mark.parametrize("words", [list(TEXT), ["吴重阳", "在中国银行工作。"], []])
-def test_exact_entities_have_a_key_of_their_own_or_none(reader, char_entities_of, words):
+def test_chars_key_sets_or_disables_exact_entities(reader, char_entities_of, words):
     nlp, pipe = reader(chars_key="exact")
     doc = pipe(segmented(nlp.vocab, words))
     assert char_entities_of(doc, "exact") == (FOUND if words else [])

@@ -46,14 +46,14 @@ def pipe_of(learned):
 
 
 @pytest.mark.parametrize("setting", [{"spans_key": "sure"}, {"threshold": 0.5}])
-def test_without_labels_nothing_is_found_and_nothing_is_sure(blank, setting):
+def test_pipeline_without_labels_finds_no_entities(blank, setting):
     nlp = blank("tener_ner", **setting)
     nlp.initialize()
     assert nlp("王小明").ents == ()
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
+def test_span_probabilities_equal_sum_over_all_sequences(pipe_of, view):
     """Of a short text all readings can be listed: a span's probability is that of those which hold it."""
     pipe = pipe_of(view=view)
     words = ["王", "小明"] if view == "characters" else ["王", "小", "明"]
@@ -71,13 +71,13 @@ def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
 
 @pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5, float("nan")])
 @pytest.mark.parametrize("method", ["alternatives", "marginals"])
-def test_a_minimum_probability_is_checked(pipe_of, method, minimum):
+def test_invalid_minimum_probability_raises_error(pipe_of, method, minimum):
     pipe = pipe_of()
     with pytest.raises(ValueError, match="above 0"):
         getattr(decode(pipe, Doc(pipe.vocab, words=list(TEXT))), method)(minimum=minimum)
 
 
-def test_a_space_within_an_entity_is_as_sure_as_the_entities_that_hold_it(pipe_of):
+def test_outside_marginals_cover_spaces_inside_entities(pipe_of):
     """Spaces between tokens are no units: one is outside unless an entity has the token on either side."""
     pipe = pipe_of()
     words = Doc(pipe.vocab, words=["王小明", "去", "上海"], spaces=[True, False, False])
@@ -94,7 +94,7 @@ def test_a_space_within_an_entity_is_as_sure_as_the_entities_that_hold_it(pipe_o
 
 @pytest.mark.parametrize("label", ["GPE", "STRANGE"])
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_entities_of_the_doc_are_certain_of_whatever_label_and_the_pipeline_gives_the_same(pipe_of, view, label):
+def test_existing_entities_have_probability_one(pipe_of, view, label):
     pipe = pipe_of(view=view)
     pipe.cfg.update(spans_key="sure", threshold=1.0)
     doc = Doc(pipe.vocab, words=["吴", "重阳", *TEXT[3:]], spaces=[False] * (len(TEXT) - 1))
@@ -118,7 +118,7 @@ def test_entities_of_the_doc_are_certain_of_whatever_label_and_the_pipeline_give
 
 
 @pytest.mark.parametrize("label", ["GPE", "STRANGE"])
-def test_what_the_pipeline_gives_has_a_likelihood_and_so_has_what_contradicts_it(pipe_of, label):
+def test_likelihood_is_zero_for_contradicting_annotation(pipe_of, label):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     doc.set_ents([Span(doc, 1, 5, label=label)], default="missing")
@@ -137,7 +137,7 @@ def test_what_the_pipeline_gives_has_a_likelihood_and_so_has_what_contradicts_it
         decoding.likelihood(unheard)
 
 
-def test_a_decoding_keeps_the_weights_that_it_was_made_with(pipe_of, make_examples, blank):
+def test_decoding_is_not_changed_by_later_updates(pipe_of, make_examples, blank):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     for _ in range(2):  # the second time, the weights lie in the memory of a torch module
@@ -149,14 +149,14 @@ def test_a_decoding_keeps_the_weights_that_it_was_made_with(pipe_of, make_exampl
         assert decode(pipe, doc).k_best(3) != expected
 
 
-def test_a_decoding_is_printed_in_one_line(pipe_of):
+def test_decoding_has_short_repr(pipe_of):
     pipe = pipe_of()
     decoding = decode(pipe, Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)))
     assert repr(decoding) == "<Decoding of '吴重阳在中国银行工作。' in 11 units, labels GPE, ORG, PER>"
     assert repr(decoding.batch) == "<BatchDecoding of 1 texts, 11 units, depth 1>"
 
 
-def test_no_entity_begins_in_white_space_or_goes_over_a_known_sentence_start(pipe_of):
+def test_spans_at_whitespace_or_sentence_start_are_impossible(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list("王小 明去"), spaces=[False] * 5, sent_starts=[True, False, False, True, False])
     spans = [(0, 3, "PER"), (2, 3, "PER"), (0, 5, "PER"), (3, 5, "PER"), (0, 2, "PER")]
@@ -165,7 +165,7 @@ def test_no_entity_begins_in_white_space_or_goes_over_a_known_sentence_start(pip
     assert min(probabilities[3:]) > 0.0
 
 
-def test_spans_may_be_spans_of_the_doc(pipe_of):
+def test_probabilities_accept_spacy_spans(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=["王小明", "去", "了", "上海"], spaces=[False, True, False, False])
     spans = [Span(doc, 0, 1, label="PER"), Span(doc, 3, 4, label="GPE")]
@@ -173,7 +173,7 @@ def test_spans_may_be_spans_of_the_doc(pipe_of):
     assert decoding.probabilities(spans) == decoding.probabilities([(0, 3, "PER"), (6, 8, "GPE")])
 
 
-def test_what_the_model_cannot_find_has_no_probability(pipe_of):
+def test_misaligned_span_or_unknown_label_has_zero_probability(pipe_of):
     doc = Doc(pipe_of().vocab, words=["王小明", "去"], spaces=[False, False])
     spans = [(0, 3, "PER"), (0, 2, "PER"), (0, 3, "unheard of")]
     inside, off_the_tokens, other_label = decode(pipe_of(), doc).probabilities(spans)
@@ -182,13 +182,13 @@ def test_what_the_model_cannot_find_has_no_probability(pipe_of):
 
 
 @pytest.mark.parametrize("span", [(-1, 2, "PER"), (2, 2, "PER"), (0, 99, "PER")])
-def test_a_span_outside_of_the_text_is_named(pipe_of, span):
+def test_span_outside_text_raises_error(pipe_of, span):
     pipe = pipe_of()
     with pytest.raises(ValueError, match=rf"{span[0]}, {span[1]}"):
         decode(pipe, Doc(pipe.vocab, words=["京"])).probabilities([span])
 
 
-def test_characters_are_weighed_alike_whatever_the_tokens_are(pipe_of):
+def test_character_probabilities_do_not_depend_on_tokens(pipe_of):
     pipe = pipe_of(view="characters")
     docs = [
         Doc(pipe.vocab, words=words, spaces=[False] * len(words))
@@ -201,7 +201,7 @@ def test_characters_are_weighed_alike_whatever_the_tokens_are(pipe_of):
         assert weights(entities) == pytest.approx(weights(by_characters), abs=1e-6)
 
 
-def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
+def test_windows_of_long_doc_are_decoded_as_single_sequence(pipe_of):
     """The chain is one over all windows: its sums are those over the emissions of the whole text."""
     pipe = pipe_of(window=20, overlap=6, max_units=50)
     docs = [Doc(pipe.vocab, words=list(TEXT * n), spaces=[False] * (len(TEXT) * n)) for n in (8, 1, 5)]
@@ -215,7 +215,7 @@ def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
         assert 0.0 < readings[1].probability <= readings[0].probability <= min(weights(found)) + 1e-9
 
 
-def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
+def test_decoding_does_not_depend_on_batch(pipe_of):
     pipe = pipe_of(max_units=200)
     docs = [Doc(pipe.vocab, words=list(TEXT[:n]), spaces=[False] * n) for n in (11, 0, 3, 8, 1)] * 30
     alone = [decode(pipe, doc) for doc in docs[:5]] * 30
@@ -231,7 +231,7 @@ def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
         assert keys(decoding.marginals().entities) == keys(expected.marginals().entities)
 
 
-def test_nothing_has_answers_too(pipe_of, blank):
+def test_empty_input_is_decoded(pipe_of, blank):
     for pipe in (pipe_of(), blank().get_pipe("tener_ner")):
         assert list(pipe.decode([])) == []
         empty = Doc(pipe.vocab)
@@ -249,7 +249,7 @@ def test_nothing_has_answers_too(pipe_of, blank):
         assert (reading.probability, reading.entities) == (1.0, [])
 
 
-def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_examples, learn):
+def test_listener_decodes_shared_tok2vec_output(tiny_hash_embed, make_examples, learn):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
@@ -267,7 +267,7 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
         decode(pipe, nlp.make_doc(TEXT))
 
 
-def test_the_temperature_changes_probabilities_and_no_entities(pipe_of):
+def test_temperature_changes_probabilities_but_not_entities(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     warm = decode(pipe, doc).entities
@@ -279,7 +279,7 @@ def test_the_temperature_changes_probabilities_and_no_entities(pipe_of):
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 @pytest.mark.parametrize("temperature", [0.5, 4.0, 20.0])
-def test_probabilities_of_entities_that_exclude_each_other_add_up_to_at_most_one(pipe_of, view, temperature):
+def test_probabilities_of_covering_spans_and_outside_sum_to_one(pipe_of, view, temperature):
     pipe = pipe_of(view=view)
     pipe.cfg["temperature"] = temperature
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
@@ -295,7 +295,7 @@ def test_probabilities_of_entities_that_exclude_each_other_add_up_to_at_most_one
 
 
 @pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), "warm", None])
-def test_a_temperature_that_is_no_number_above_zero_is_refused(pipe_of, temperature):
+def test_invalid_temperature_raises_error(pipe_of, temperature):
     pipe = pipe_of()
     pipe.cfg["temperature"] = temperature
     with pytest.raises(ValueError, match="spacy tener calibrate"):
@@ -303,7 +303,7 @@ def test_a_temperature_that_is_no_number_above_zero_is_refused(pipe_of, temperat
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_of, view):
+def test_likelihood_equals_sum_over_consistent_sequences(pipe_of, view):
     pipe = pipe_of(view=view)
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
     decoding = decode(pipe, doc)
@@ -320,7 +320,7 @@ def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_
         assert found == pytest.approx([exact, agreeing], abs=1e-6)
 
 
-def test_likelihood_does_not_look_at_spans_known_to_be_incorrect(pipe_of):
+def test_likelihood_ignores_incorrect_spans(pipe_of):
     pipe = pipe_of(incorrect_spans_key="wrong")
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
     missing, annotated = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3), doc.copy()
@@ -332,7 +332,7 @@ def test_likelihood_does_not_look_at_spans_known_to_be_incorrect(pipe_of):
         assert decoding.likelihood(reference) == before
 
 
-def test_likelihood_of_what_no_reading_has_is_zero_and_of_nothing_one(pipe_of):
+def test_likelihood_is_zero_if_impossible_and_one_if_empty(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list("王小明"), sent_starts=[True, True, False])
     across = doc.copy()

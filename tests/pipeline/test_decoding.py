@@ -58,7 +58,7 @@ def every_span(lengths):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
+def test_best_entities_equal_first_of_k_best(crf, masked):
     """list Viterbi, which is held to all paths by tests of its own, finds the same one."""
     masks = None
     if masked:
@@ -79,7 +79,7 @@ def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("minimum", [0.001, 0.1])
-def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough(crf, temperature, minimum):
+def test_alternatives_equal_brute_force_over_all_spans(crf, temperature, minimum):
     decoding, _ = decoding_of(crf, temperature=temperature)
     best, every = decoding.best, every_span(LENGTHS)
     probability = decoding.probabilities(every)
@@ -99,7 +99,7 @@ def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough
 
 
 @pytest.mark.parametrize("temperature", [1.0, 20.0])
-def test_a_long_text_has_its_rivals_without_comparing_all_spans(crf, temperature):
+def test_alternatives_of_long_text_use_few_candidate_spans(crf, temperature):
     """Two thousand units have four million spans, and at a high temperature each tag of each unit is possible."""
     decoding, _ = decoding_of(crf, [2000], temperature=temperature)
     (text,) = texts_of(decoding)
@@ -110,7 +110,7 @@ def test_a_long_text_has_its_rivals_without_comparing_all_spans(crf, temperature
     assert min(alternative.probability for row in alternatives for alternative in row) >= 0.01
 
 
-def test_one_set_of_entities_occurs_once_among_the_k_best_of_two_depths(crf):
+def test_k_best_entity_sets_of_two_depths_are_unique(crf):
     """At each of the two depths, the entity of the first unit is the best choice, with or without the other depth."""
     layout = crf.layout
     emissions = np.zeros((2, 3, layout.n_tags), np.float32)
