@@ -1,4 +1,4 @@
-"""Features that are computed once in training: what is read, how often, and with what result."""
+"""The cache of features in training: what is computed, how often, and that threads and processes read it correctly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROW = WIDTH * 2
 
 
 class CachedLengths:
-    """A cache, and the batches of texts that were computed for it. A text's features are its length."""
+    """A cache that records which batches were computed. The features of a text are its length."""
 
     def __init__(self, limit: int = 1_000_000, on_disk: int = 0) -> None:
         self.cache = FeatureCache(limit, on_disk, half=True)
@@ -51,7 +51,7 @@ def test_dev_texts_are_cached_at_second_evaluation() -> None:
     cached = CachedLengths()
     for _ in range(3):
         cached("上海", "京")
-    assert cached.batches == [["上海", "京"]] * 3, "nothing is kept before training"
+    assert cached.batches == [["上海", "京"]] * 3, "features are not cached before training"
     for _ in range(3):
         cached("一", training=True)
         cached("上海", "京")
@@ -95,21 +95,19 @@ def test_zero_limit_disables_cache() -> None:
     assert cached.batches == [["一二", "一二"]] * 3
 
 
-@pytest.mark.parametrize(("limit", "n_remembered"), [(1000, 3), (ROW, 0)])
-def test_number_of_evaluated_text_hashes_is_bounded(
-    limit: int, n_remembered: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("limit", "n_hashes"), [(1000, 3), (ROW, 0)])
+def test_number_of_evaluated_text_hashes_is_bounded(limit: int, n_hashes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_HASHES", 3)
     cached = CachedLengths(limit)
     cached("一", training=True)
     for text in "二三四五六七八":
         cached(text)
         cached("一", training=True)
-    assert len(cached.cache._evaluated) == n_remembered, "what is full has no use for it"
+    assert len(cached.cache._evaluated) == n_hashes, "a full cache does not record texts"
 
 
 def filled_cache(n_texts: int) -> tuple[FeatureCache, list[tuple[str, bytes]]]:
-    """A cache whose features are on disk but for the first text's; those of a text are its number."""
+    """Return a cache with features on disk, except for the first text. The features of a text are its number."""
     cache, keys = FeatureCache(1, 1 << 20, half=True), [(str(number), b"") for number in range(n_texts)]
     cache(keys, range(n_texts), lambda numbers: [np.full((9, WIDTH), number, "f") for number in numbers], training=True)
     assert cache.size_on_disk == (n_texts - 1) * 9 * ROW
@@ -117,7 +115,7 @@ def filled_cache(n_texts: int) -> tuple[FeatureCache, list[tuple[str, bytes]]]:
 
 
 def count_wrong(cache: FeatureCache, keys: list[tuple[str, bytes]], seed: int) -> int:
-    """Read texts in any order, a batch at a time, and count those with wrong features."""
+    """Read random batches of texts, and return the number of texts with wrong features."""
     wrong, rng = 0, np.random.default_rng(seed)
     for _ in range(300):
         numbers = rng.integers(0, len(keys), 10).tolist()

@@ -1,4 +1,4 @@
-"""From Docs to characters: those of distinct words, and of all texts as one."""
+"""Characters of Docs: the spellings of distinct words, and the concatenated text of a batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spacy_tener.features.keys import Normaliser
 from spacy_tener.features.tokens import TokenBatch, join_texts, spell
 
 NLP = spacy.blank("en")
-# What UTF-8, and so spaCy, can hold.
+# Strings that UTF-8, and therefore spaCy, can represent.
 STRINGS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 
 
@@ -22,17 +22,17 @@ def doc_of(*words, vocab=NLP.vocab):
     return Doc(vocab, words=list(words))
 
 
-def texts(spellings):
-    """The words again, as strings."""
+def decode_spellings(spellings):
+    """Return the spelled words as strings."""
     joined = "".join(map(chr, spellings.keys.tolist()))
     ends = np.cumsum(spellings.lengths).tolist()
     return [joined[end - length : end] for end, length in zip(ends, spellings.lengths.tolist(), strict=True)]
 
 
 def spell_tokens(*docs, digits=True):
-    """Each token of the docs as the string that its word is spelled by."""
+    """Return the spelling of each token."""
     spellings = spell(TokenBatch.of(docs), Normaliser(digits=digits))
-    words = texts(spellings)
+    words = decode_spellings(spellings)
     return [words[word] for word in spellings.words]
 
 
@@ -45,8 +45,8 @@ def test_spelling_equals_token_text(batch):
 def test_repeated_words_share_a_spelling():
     docs = [doc_of("the", "cat", "saw", "the", "cat"), doc_of(), doc_of("the", "The")]
     spellings = spell(TokenBatch.of(docs), Normaliser())
-    assert sorted(texts(spellings)) == ["The", "cat", "saw", "the"]
-    assert spellings.lengths.tolist() == [len(word) for word in texts(spellings)]
+    assert sorted(decode_spellings(spellings)) == ["The", "cat", "saw", "the"]
+    assert spellings.lengths.tolist() == [len(word) for word in decode_spellings(spellings)]
     assert spellings.words[[0, 1]].tolist() == spellings.words[[3, 4]].tolist()
     assert len(spellings.words) == 7
 
@@ -75,7 +75,7 @@ def test_empty_docs_have_no_words():
     assert (spellings.words.size, spellings.keys.size, spellings.lengths.size) == (0, 0, 0)
 
 
-# Texts as one
+# Concatenated texts
 
 VOCAB = Vocab()
 short = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)

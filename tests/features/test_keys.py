@@ -1,4 +1,4 @@
-"""Keys of strings and pairs, and their rows: found as in a dictionary, and cheap to add."""
+"""Keys (hashes) of strings and of pairs of strings, and the table that maps keys to embedding rows."""
 
 from __future__ import annotations
 
@@ -139,11 +139,11 @@ def test_full_key_cache_is_thread_safe(monkeypatch):
         assert all(pool.map(look_up, range(4)))
 
 
-# Tables
+# Pairs and tables
 
 
 def pairs(*texts, end=END):
-    """Keys of the pairs of texts that are given as lists of strings."""
+    """Return the pair keys of texts, which are lists of strings."""
     joined = unigram_key_array(itertools.chain(*texts), NORMALISER)
     return pair_keys(joined, np.array([len(text) for text in texts]), end)
 
@@ -182,7 +182,7 @@ def test_pair_keys_skip_empty_texts():
 
 
 def test_pair_keys_have_no_collisions():
-    # Symbols of spaCy have small ids, hashes large ones: mixing must part both.
+    # The ids of spaCy symbols are small and hashes are large. Neither may cause collisions.
     words = [chr(0x4E00 + i) for i in range(300)] + ["PERSON", "nsubj", "ORG", "LANG", "a", "1", END_MARK]
     first = unigram_key_array([a for a, _ in itertools.product(words, words)], NORMALISER)
     second = unigram_key_array([b for _, b in itertools.product(words, words)], NORMALISER)

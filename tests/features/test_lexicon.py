@@ -1,4 +1,4 @@
-"""The words of a lexicon in Docs, against a matcher that tries every span."""
+"""Lexicons: matches in Docs, compared with a brute-force search over all spans, and serialization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from spacy_tener.features.tokens import join_texts
 
 VOCAB = Vocab()
 OTHER_VOCAB = Vocab()
-# Letters, Chinese, beyond the basic plane, an accent that stands alone, white space, and the separator of Docs.
+# Latin and Chinese letters, characters outside the basic plane, a combining accent, white space, and the separator
+# between Docs.
 SIGNS = "aAb中国𠀀😀\u0301 \n\0"
 Found = list[tuple[str, int, int]]
 
@@ -33,12 +34,12 @@ def make_doc(words: list[str], spaces: list[bool] | None = None, vocab: Vocab = 
     return Doc(vocab, words=words, spaces=spaces or [False] * len(words))
 
 
-def of_characters(text: str) -> Doc:
+def character_doc(text: str) -> Doc:
     return make_doc(list(text))
 
 
-def found(lexicon: Lexicon, match: Match) -> list[Found]:
-    """The words of each Doc with their heads and tails, in the order of the match."""
+def matches_of_docs(lexicon: Lexicon, match: Match) -> list[Found]:
+    """Return the matched words of each Doc with their first and last token, in the order of the match."""
     words = [lexicon.words[word] for word in match.words]
     spans = list(zip(words, match.heads.tolist(), match.tails.tolist(), strict=True))
     ends = np.cumsum(match.counts).tolist()
@@ -47,13 +48,13 @@ def found(lexicon: Lexicon, match: Match) -> list[Found]:
 
 
 def expected(lexicon: Lexicon, doc: Doc, max_words: int | None = None) -> Found:
-    """Every span of tokens whose text is a word."""
+    """Return all spans of tokens whose text is a word, by brute force."""
     words = set(lexicon.words)
     spans: Found = []
     for head in range(len(doc)):
         texts = ((doc.text[doc[head].idx : token.idx + len(token)], head, token.i) for token in doc[head:])
-        of_head = [span for span in texts if span[0] in words]
-        spans += of_head if max_words is None else of_head[max(len(of_head) - max_words, 0) :]
+        spans_of_head = [span for span in texts if span[0] in words]
+        spans += spans_of_head if max_words is None else spans_of_head[max(len(spans_of_head) - max_words, 0) :]
     return spans
 
 
@@ -72,7 +73,7 @@ lexicons = st.builds(Lexicon, st.lists(st.text(SIGNS, max_size=5), max_size=12))
 @given(lexicons, st.lists(docs, max_size=4), st.none() | st.integers(0, 3))
 def test_find_equals_brute_force_over_all_spans(lexicon: Lexicon, batch: list[Doc], max_words: int | None) -> None:
     match = lexicon.find(join_texts(batch), max_words)
-    assert found(lexicon, match) == [expected(lexicon, doc, max_words) for doc in batch]
+    assert matches_of_docs(lexicon, match) == [expected(lexicon, doc, max_words) for doc in batch]
 
 
 @given(docs, st.data(), st.integers(1, 7))
@@ -80,13 +81,13 @@ def test_search_window_size_does_not_change_matches(doc: Doc, data: Any, window:
     spans = [doc.text[i:j] for i, j in itertools.combinations(range(len(doc.text) + 1), 2)] or [""]
     lexicon = Lexicon(data.draw(st.lists(st.sampled_from(spans), max_size=10)))
     lexicon._window = window
-    assert found(lexicon, lexicon.find(join_texts([doc]), 2)) == [expected(lexicon, doc, 2)]
+    assert matches_of_docs(lexicon, lexicon.find(join_texts([doc]), 2)) == [expected(lexicon, doc, 2)]
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["没有词"], ["x"]])
 def test_find_without_matches_returns_empty_arrays(texts: list[str]) -> None:
     for lexicon in (Lexicon([]), Lexicon(["中国"])):
-        match = lexicon.find(join_texts([of_characters(text) for text in texts]), 2)
+        match = lexicon.find(join_texts([character_doc(text) for text in texts]), 2)
         assert match.counts.tolist() == [0] * len(texts)
         for array in (match.words, match.heads, match.tails):
             assert array.shape == (0,)
@@ -96,7 +97,7 @@ def test_find_without_matches_returns_empty_arrays(texts: list[str]) -> None:
 
 def test_negative_max_words_raises_error() -> None:
     with pytest.raises(ValueError, match=r"max_words .* got -1"):
-        Lexicon(["中国"]).find([of_characters("中国")], -1)
+        Lexicon(["中国"]).find([character_doc("中国")], -1)
 
 
 def test_max_words_limits_memory_during_search(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +111,9 @@ def test_max_words_limits_memory_during_search(monkeypatch: pytest.MonkeyPatch) 
         return found
 
     monkeypatch.setattr(module.WordTrie, "find", measure)
-    lexicon.find(join_texts([of_characters("a" * 20_000)]), 1)
+    lexicon.find(join_texts([character_doc("a" * 20_000)]), 1)
     assert len(sizes) > 2
-    # A window reaches a little further than its end.
+    # Words may extend beyond the end of a window.
     assert max(sizes) < 1.02 * module._MATCHES_PER_WINDOW
 
 
@@ -191,7 +192,7 @@ def test_copies_share_the_same_lexicon_object() -> None:
 
 def _count(lexicon: Lexicon, text: str) -> tuple[int, bool]:
     built = "trie" in vars(lexicon)
-    return int(lexicon.find(join_texts([of_characters(text)])).words.size), built
+    return int(lexicon.find(join_texts([character_doc(text)])).words.size), built
 
 
 def test_pickle_loads_without_registered_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Where a lexicon's words come from, and which of them are left out."""
+"""Sources of lexicon words: jieba, word lists and vectors, and the filters and formats of lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spacy_tener.features.lexicon_sources import (
 )
 
 
-def tagged(lexicon: Lexicon) -> dict[str, str]:
+def tags_by_word(lexicon: Lexicon) -> dict[str, str]:
     return {word: lexicon.tag_names[tag] for word, tag in zip(lexicon.words, lexicon.tags, strict=True)}
 
 
@@ -42,7 +42,7 @@ def jieba_words() -> Lexicon:
 
 
 def test_jieba_dictionary_contains_part_of_speech_tags(jieba_words: Lexicon) -> None:
-    words = tagged(jieba_words)
+    words = tags_by_word(jieba_words)
     assert len(words) == 337_302
     assert (words["南京"], words["长江大桥"], words["清华大学"]) == ("ns", "ns", "nt")
     assert {len(word) for word in words} == set(range(2, 11))
@@ -54,8 +54,8 @@ def test_jieba_dictionary_contains_part_of_speech_tags(jieba_words: Lexicon) -> 
 
 def test_word_list_applies_given_tag(tmp_path: Path) -> None:
     path = write(tmp_path / "places.txt", "南京", "北京大学", "人")
-    assert tagged(word_list(path, tag="place")()) == {"南京": "place", "北京大学": "place"}
-    assert tagged(word_list(str(path))()) == {"南京": "", "北京大学": ""}
+    assert tags_by_word(word_list(path, tag="place")()) == {"南京": "place", "北京大学": "place"}
+    assert tags_by_word(word_list(str(path))()) == {"南京": "", "北京大学": ""}
 
 
 def test_word_list_filters_by_frequency_and_length(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_directory_tags_words_with_file_names(tmp_path: Path) -> None:
     write(tmp_path / "THUOCL_food.txt", "饺子\t3", "北京烤鸭\t9")
     write(tmp_path / "THUOCL_diming.txt", "北京\t3", "饺子\t1")
     lexicon = word_list(tmp_path)()
-    assert tagged(lexicon) == {"北京": "THUOCL_diming", "饺子": "THUOCL_diming", "北京烤鸭": "THUOCL_food"}
-    assert set(tagged(word_list(tmp_path, tag="")()).values()) == {""}
-    assert set(tagged(word_list(tmp_path, tag="x")()).values()) == {"x"}
+    assert tags_by_word(lexicon) == {"北京": "THUOCL_diming", "饺子": "THUOCL_diming", "北京烤鸭": "THUOCL_food"}
+    assert set(tags_by_word(word_list(tmp_path, tag="")()).values()) == {""}
+    assert set(tags_by_word(word_list(tmp_path, tag="x")()).values()) == {"x"}
 
 
 def test_min_frequency_without_frequencies_raises_error(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_missing_list_raises_error_on_load(tmp_path: Path) -> None:
 
 
 def test_vector_file_provides_words(tmp_path: Path) -> None:
-    """Those of two to ten characters. Values are not read."""
+    """Only strings of two to ten characters are words. Vector values are not parsed."""
     long = "一二三四五六七八九十"
     path = write(tmp_path / "w.vec", "5 2", "</s> 1 2", "南京 x y", "人 0.3 0.4", f"{long} 1 2", f"{long}一 1 2")
     assert vectors_lexicon(path)().words == ["</s>", "南京", long]
@@ -110,17 +110,17 @@ def test_missing_vectors_raise_error(tmp_path: Path) -> None:
         vectors_lexicon(tmp_path / "nowhere")()
 
 
-# Several
+# Joined sources
 
 
 def test_joined_sources_keep_first_tag_of_duplicate_word(tmp_path: Path) -> None:
     places = write(tmp_path / "places.txt", "南京", "长江")
     people = write(tmp_path / "people.txt", "长江", "小明")
     joined = joined_lexicon(word_list(places, tag="place"), word_list(people, tag="person"), word_list(people))
-    assert tagged(joined()) == {"南京": "place", "长江": "place", "小明": "person"}
+    assert tags_by_word(joined()) == {"南京": "place", "长江": "place", "小明": "person"}
 
 
-# All
+# All sources
 
 
 def test_empty_sources_give_empty_lexicon(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_empty_sources_give_empty_lexicon(tmp_path: Path) -> None:
     ],
 )
 def test_sources_are_lazy_and_picklable(source: LexiconSource) -> None:
-    # None of the files exists: nothing has been read yet.
+    # The files do not exist, so a source that reads them early would fail.
     assert callable(pickle.loads(pickle.dumps(source)))
 
 
@@ -160,7 +160,7 @@ def read(
         ("New York ", ("New York", None, "x"), ("New York", None, "x")),
         ("#标签", ("#标签", None, "x"), ("#标签", None, "x")),
         ("南京\t120", ("南京", 120, "x"), ("南京", 120, "x")),
-        # As in three lines of THUOCL.
+        # THUOCL contains such lines.
         ("丁香\t125472s", ("丁香", 125472, "x"), ("丁香", 125472, "x")),
         ("星塔村 \t 3? ", ("星塔村", 3, "x"), ("星塔村", 3, "x")),
         ("iPhone 15 Pro", ("iPhone 15 Pro", None, "x"), ("iPhone 15 Pro", None, "x")),

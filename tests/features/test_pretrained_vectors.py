@@ -1,4 +1,4 @@
-"""Reading pretrained vectors: what `read_vectors` gives, reports and refuses, whatever the source."""
+"""Pretrained vectors: formats, filters, warnings and errors of `read_vectors`, and scaling and whitening."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_text_file_is_read_in_order(tmp_path: Path) -> None:
     assert vectors.table.shape == (3, 3)
 
 
-# Duplicates, normalisation, choice
+# Duplicates, normalisation and filters
 
 
 def test_duplicate_strings_keep_first_row_with_warning(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_excluding_all_rows_gives_empty_table(tmp_path: Path) -> None:
     assert vectors.table.shape == (0, 3)
 
 
-# spaCy's directories
+# Directories of spaCy
 
 
 def test_pipeline_directory_vectors_equal_vocab_vectors(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_error_names_string_with_non_finite_value(tmp_path: Path) -> None:
         read_vectors(tmp_path)
 
 
-# Refusals that all sources share
+# Errors
 
 
 def test_missing_path_raises_error(tmp_path: Path) -> None:
@@ -178,11 +178,11 @@ def test_width_mismatch_error_names_both_widths(tmp_path: Path, source: str) -> 
         read_vectors(path, width=50)
 
 
-# Forms
+# Scaling and whitening
 
 
 def correlated(n: int, width: int) -> np.ndarray:
-    """Rows with a large mean, in which one direction has a hundred times the deviation of the others."""
+    """Return vectors with a large mean and a dominant direction, which has 100 times the deviation of the others."""
     rng = np.random.default_rng(0)
     table = rng.normal(size=(n, width)) + rng.normal(size=(n, 1)) * 100 * rng.normal(size=width)
     return (table + 30 * rng.normal(size=width)).astype("float32")
@@ -196,7 +196,7 @@ def test_whitened_vectors_have_zero_mean_and_unit_covariance() -> None:
 
 
 def test_whitening_does_not_rotate_independent_columns() -> None:
-    """Where columns are independent, each is only scaled."""
+    """Uncorrelated columns are only centred and scaled, as by ZCA whitening."""
     rng = np.random.default_rng(1)
     columns, _ = np.linalg.qr(rng.normal(size=(500, 8)))
     columns, _ = np.linalg.qr(columns - columns.mean(0))
@@ -211,14 +211,14 @@ def test_scaling_few_vectors_gives_finite_values(n: int, whiten: bool) -> None:
     table = scale_vectors(correlated(n, 6), whiten=whiten)
     assert table.shape == (n, 6)
     assert np.isfinite(table).all()
-    # In the directions in which few rows do not vary there is nothing.
+    # Directions without variance are zero.
     assert np.linalg.matrix_rank(whiten_table(correlated(n, 6)), tol=1e-2) == max(n - 1, 0)
 
 
 @pytest.mark.parametrize("whiten", [False, True])
 def test_scaled_vectors_have_unit_norm(whiten: bool) -> None:
-    lengths = np.linalg.norm(scale_vectors(correlated(50, 6), whiten=whiten), axis=1)
-    np.testing.assert_allclose(lengths, np.ones(50), rtol=1e-5)
+    norms = np.linalg.norm(scale_vectors(correlated(50, 6), whiten=whiten), axis=1)
+    np.testing.assert_allclose(norms, np.ones(50), rtol=1e-5)
 
 
 def test_zero_vectors_stay_zero() -> None:

@@ -1,4 +1,4 @@
-"""Segmentation: jieba's words, and those of lists."""
+"""Word segmentation by jieba, word lists that override it, and segmentation features of tokens."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def is_latin(char):
 
 
 def apply_list(text, segmentation, words):
-    """Words of a list over a segmentation, character by character: the longest first, from the left."""
+    """Apply a word list to a segmentation by forward maximum matching, as a reference."""
     word_of_character = [(word, tag) for word, (length, tag) in enumerate(segmentation) for _ in range(length)]
     start = 0
     while start < len(text):
@@ -87,12 +87,14 @@ def cuts(text, *edges):
 def test_word_lists_override_segmenter(data):
     texts = data.draw(st.lists(st.text("甲乙丙aZ9", max_size=9), min_size=1, max_size=4))
     docs = [Doc(VOCAB, words=list(text), spaces=[False] * len(text)) for text in texts]
-    divisions = []
+    segmentations = []
     for text in texts:
         ends = sorted(data.draw(st.sets(st.integers(1, max(len(text), 1))))) if text else []
         ends = [*(end for end in ends if end < len(text)), len(text)] if text else []
-        divisions.append([(end - start, data.draw(st.integers(1, 3))) for start, end in itertools.pairwise([0, *ends])])
-    joined = [part for segmentation in divisions for part in [*segmentation, (1, 0)]]
+        segmentations.append(
+            [(end - start, data.draw(st.integers(1, 3))) for start, end in itertools.pairwise([0, *ends])]
+        )
+    joined = [part for segmentation in segmentations for part in [*segmentation, (1, 0)]]
     lengths, tags = np.array(joined, dtype=np.int64).T
     words = st.dictionaries(st.text("甲乙丙aZ9", min_size=2, max_size=4), st.sampled_from(["", "x", "y"]), max_size=5)
     lists = data.draw(st.lists(st.tuples(words, st.sets(st.integers(0, len(texts) - 1), min_size=1)), max_size=2))
@@ -103,7 +105,7 @@ def test_word_lists_override_segmenter(data):
     ]
     found, _ = apply_word_lists(join_texts(docs), Segmentation(lengths, tags.astype(np.uint64)), word_lists)
     expected = []
-    for index, (text, segmentation) in enumerate(zip(texts, divisions, strict=True)):
+    for index, (text, segmentation) in enumerate(zip(texts, segmentations, strict=True)):
         for words, indices in lists:
             if index in indices:
                 hashes = {word: get_string_id(tag) if tag else 0 for word, tag in words.items()}

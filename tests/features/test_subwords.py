@@ -1,4 +1,4 @@
-"""Word subwords: which of them each token has, and the windows in which a transformer reads them."""
+"""Subword tokens: the alignment of tokens and subwords, and the windows that are the input of a transformer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tokenizer(tmp_path_factory):
     return TokenizerJson((folder / "tokenizer.json").read_bytes()).subword_tokenizer(POSITIONS, 5)
 
 
-def words(text: str) -> Doc:
+def word_doc(text: str) -> Doc:
     return spacy.blank("en")(text)
 
 
@@ -33,7 +33,7 @@ def names_of(found: SubwordBatch) -> list[str]:
 
 
 def subwords_of_tokens(tokenizer: SubwordTokenizer, *docs: Doc) -> list[tuple[str, list[str]]]:
-    """Each token with its subwords."""
+    """Return the tokens with their subwords."""
     found = tokenizer(docs)
     names = names_of(found)
     tokens = [token.text for doc in docs for token in doc]
@@ -52,7 +52,7 @@ def test_characters_share_covering_subword(tokenizer):
 
 
 def test_word_has_all_covering_subwords(tokenizer):
-    assert subwords_of_tokens(tokenizer, words("John's iPhonesx rained.")) == [
+    assert subwords_of_tokens(tokenizer, word_doc("John's iPhonesx rained.")) == [
         ("John", ["john"]),
         ("'s", ["[UNK]", "s"]),
         ("iPhonesx", ["iphone", "##s", "##x"]),
@@ -71,18 +71,18 @@ def test_stripped_accents_do_not_shift_alignment(tokenizer):
     assert [subwords for _, subwords in subwords_of_tokens(tokenizer, characters(decomposed))] == [["john"]] * 5 + [
         ["去"]
     ]
-    assert subwords_of_tokens(tokenizer, words("Jöhn rained")) == [("Jöhn", ["john"]), ("rained", ["rained"])]
+    assert subwords_of_tokens(tokenizer, word_doc("Jöhn rained")) == [("Jöhn", ["john"]), ("rained", ["rained"])]
 
 
 def test_subwords_do_not_depend_on_tokenization(tokenizer):
     text = "吴重阳 bought 2023 iPhones 去"
     one_token = Doc(VOCAB, words=[text], spaces=[False])
-    for doc in (characters(text), words(text)):
+    for doc in (characters(text), word_doc(text)):
         np.testing.assert_array_equal(tokenizer([doc]).ids, tokenizer([one_token]).ids)
 
 
 def test_batching_does_not_change_subwords(tokenizer):
-    docs = [characters("吴重"), characters(""), words("   "), words("new york"), characters("20")]
+    docs = [characters("吴重"), characters(""), word_doc("   "), word_doc("new york"), characters("20")]
     alone = [pair for doc in docs for pair in subwords_of_tokens(tokenizer, doc)]
     assert subwords_of_tokens(tokenizer, *docs) == alone
     assert tokenizer(docs).lengths.tolist() == [4, 4, 3]
@@ -110,7 +110,7 @@ def test_token_longer_than_window_has_all_subwords(tokenizer):
 
 
 def test_fork_after_tokenization_emits_no_warning(tmp_path):
-    """In a process of its own: other tests split batches, after which tokenizers warns."""
+    """Run in a new process, since tokenizers warns after other tests have tokenized batches."""
     save_tiny_transformer(tmp_path)
     code = """
 import os, sys
@@ -177,7 +177,7 @@ def test_vocabulary_without_latin_or_unknown_token_loads(model):
     tokenizer = Tokenizer(model)
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
     tokenizer = TokenizerJson(tokenizer.to_str().encode()).subword_tokenizer(100, 10)
-    assert tokenizer([words("在")]).ids.tolist() == [0, 2, 1]
+    assert tokenizer([word_doc("在")]).ids.tolist() == [0, 2, 1]
     if not isinstance(model, models.BPE):
         with pytest.raises(RemedyError, match=r"The tokenizer cannot split a text: .*Missing \[UNK\] token"):
-            tokenizer([words("去")])
+            tokenizer([word_doc("去")])

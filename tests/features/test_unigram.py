@@ -1,4 +1,4 @@
-"""Subword tokens with scores: normal forms, the subwords that texts need, and equality with the reference."""
+"""Unigram tokenizers: normalisation, reduced vocabularies, and equality with the reference implementation."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ def test_offsets_refer_to_text_before_normalisation(tokenizer) -> None:
 
 def test_reduced_vocabulary_splits_other_scripts_into_characters(tokenizer) -> None:
     texts = ["中国银行"] * 9 + ["b"]
-    kept = select_subwords(tokenizer, texts)
-    few = reduce_vocabulary(tokenizer, kept)
-    assert {"中国", "北京", "12", "б", "é", "▁New"} <= {PIECES[number] for number in kept}
-    assert not {"банк", "▁банк"} & {PIECES[number] for number in kept}
-    assert split(few, "北京 New 中国12") == split(tokenizer, "北京 New 中国12")
+    selected = select_subwords(tokenizer, texts)
+    reduced = reduce_vocabulary(tokenizer, selected)
+    assert {"中国", "北京", "12", "б", "é", "▁New"} <= {PIECES[number] for number in selected}
+    assert not {"банк", "▁банк"} & {PIECES[number] for number in selected}
+    assert split(reduced, "北京 New 中国12") == split(tokenizer, "北京 New 中国12")
     assert [subword for subword, _ in split(tokenizer, "банк")] == ["▁банк"]
-    assert [subword for subword, _ in split(few, "банк")] == ["▁", *"банк"]
-    least = {PIECES[number] for number in select_subwords(tokenizer, texts, whole_scripts=False)}
-    assert "▁中国" in least
-    assert not {"北京", "▁New", "12"} & least
-    assert few.subword_tokenizer(20, 2).before.tolist() == [0]
+    assert [subword for subword, _ in split(reduced, "банк")] == ["▁", *"банк"]
+    minimal = {PIECES[number] for number in select_subwords(tokenizer, texts, whole_scripts=False)}
+    assert "▁中国" in minimal
+    assert not {"北京", "▁New", "12"} & minimal
+    assert reduced.subword_tokenizer(20, 2).before.tolist() == [0]
 
 
 @pytest.mark.slow

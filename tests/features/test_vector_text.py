@@ -1,4 +1,4 @@
-"""Vectors as text: formats, packings, odd strings and broken lines."""
+"""Vectors in text files: formats, compression, unusual strings and malformed lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(tmp_path: Path) -> Read:
     return read_content
 
 
-# Formats and packings
+# Formats and compression
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def read(tmp_path: Path) -> Read:
         ("7 1 2\n8 3 4\n", ["7", "8"]),
         ("New York 1 2\nof 3 4\n", ["New York", "of"]),
     ],
-    ids=["header", "no header", "a digit that is no header", "a first string with a space"],
+    ids=["header", "no header", "row that looks like a header", "first string with a space"],
 )
 def test_header_is_distinguished_from_rows(read: Read, content: str, strings: list[str]) -> None:
     vectors = read(content)
@@ -50,9 +50,9 @@ def test_header_is_distinguished_from_rows(read: Read, content: str, strings: li
     assert vectors.table.tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_compression_is_detected_from_first_bytes(read: Read, pack: Callable[[bytes], bytes]) -> None:
-    vectors = read(pack("2 2\n中 1 2\n国 3 4\n".encode()))
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_compression_is_detected_from_first_bytes(read: Read, compress: Callable[[bytes], bytes]) -> None:
+    vectors = read(compress("2 2\n中 1 2\n国 3 4\n".encode()))
     assert vectors.strings == ["中", "国"]
     assert vectors.table.tolist() == [[1, 2], [3, 4]]
 
@@ -64,7 +64,7 @@ def test_concatenated_gzip_members_are_read_completely(read: Read) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        "2 2\na 1 2 \nb 3 4 \n",  # as word2vec itself writes
+        "2 2\na 1 2 \nb 3 4 \n",  # the format that word2vec writes
         "2 2 \r\na 1 2\r\nb 3 4\r\n",
         "\ufeff2 2\na 1 2\nb 3 4",
         "2 2\na 1 2\n\nb 3 4\n\n\n",
@@ -78,7 +78,7 @@ def test_whitespace_and_number_format_variants_are_accepted(read: Read, content:
     assert vectors.table.tolist() == [[1, 2], [3, 4]]
 
 
-# Odd strings
+# Unusual strings
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_invalid_utf8_string_is_skipped_with_warning(read: Read) -> None:
     assert vectors.table.tolist() == [[1, 2], [5, 6]]
 
 
-# Broken lines
+# Malformed lines
 
 
 @pytest.mark.parametrize(
@@ -148,13 +148,13 @@ def test_error_truncates_long_line(read: Read) -> None:
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("promised", [1, 3])
-def test_wrong_row_count_in_header_emits_warning(read: Read, promised: int) -> None:
-    with pytest.warns(UserWarning, match=f"promises {promised} rows, but it has 2"):
-        assert read(f"{promised} 2\na 1 2\nb 3 4\n").strings == ["a", "b"]
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_wrong_row_count_in_header_emits_warning(read: Read, n_rows: int) -> None:
+    with pytest.warns(UserWarning, match=f"promises {n_rows} rows, but it has 2"):
+        assert read(f"{n_rows} 2\na 1 2\nb 3 4\n").strings == ["a", "b"]
 
 
-# Files that are no vectors
+# Other files
 
 
 BINARY = b"2 2\na \x00\x00\x80?\x00\x00\x80?\nb \x00\x00\x80?\x00\x00\x80?\n"
@@ -179,13 +179,13 @@ def test_other_file_format_raises_error_with_fix(read: Read, content: str | byte
         read(content)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("damage", ["cut", "overwritten"])
-def test_damaged_compressed_file_raises_error(read: Read, pack: Callable[[bytes], bytes], damage: str) -> None:
+def test_damaged_compressed_file_raises_error(read: Read, compress: Callable[[bytes], bytes], damage: str) -> None:
     rng = np.random.default_rng(0)
-    packed = pack("".join(f"w{i} {a} {b}\n" for i, (a, b) in enumerate(rng.normal(size=(3000, 2)))).encode())
-    half = len(packed) // 2
-    content = packed[:half] if damage == "cut" else packed[:half] + b"\xff" * 1000 + packed[half + 1000 :]
+    compressed = compress("".join(f"w{i} {a} {b}\n" for i, (a, b) in enumerate(rng.normal(size=(3000, 2)))).encode())
+    half = len(compressed) // 2
+    content = compressed[:half] if damage == "cut" else compressed[:half] + b"\xff" * 1000 + compressed[half + 1000 :]
     with pytest.raises(ValueError, match="cannot be read"):
         read(content)
 

@@ -1,4 +1,4 @@
-"""The emulated device refuses what a GPU refuses."""
+"""The emulated device rejects operations that a GPU rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands with `--gpu-id`, from text files to scores."""
+"""Commands with `--gpu-id`: conversion, training, and evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions over a flat batch, and the encoder of the gated relation network with every part of it left out."""
+"""Convolutions over a batch of concatenated sequences, and the GRN encoder with and without each of its layers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tokens(lengths: list[int] = LENGTHS) -> Tensor:
 
 
 def reference_context(layer: ContextLayer, x: Tensor, lengths: list[int]) -> Tensor:
-    """Eq. 3 as the paper writes it, with torch's own convolution of each sequence."""
+    """Compute equation 3 of the paper, with a convolution by torch for each sequence."""
     parts = []
     for sequence in x.split(lengths):
         branches = [torch.tanh(reference_convolution(branch, sequence)) for branch in layer.branches]
@@ -117,13 +117,13 @@ def test_convolution_and_gradients_equal_torch(size: int) -> None:
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 9), max_size=6), st.sampled_from([1, 3, 5]))
 def test_windows_contain_neighbours_and_zero_padding(lengths: list[int], size: int) -> None:
-    """Tokens are numbered from 1, so that a 0 can only be padding."""
+    """Tokens are numbered from 1, so that 0 is padding."""
     numbers = torch.arange(1, sum(lengths) + 1, dtype=torch.float64)
     rows = iter(windows(size, lengths).gather(numbers[:, None]).tolist())
     for sequence in numbers.split(lengths):
         for position in range(len(sequence)):
-            places = [position + k - size // 2 for k in range(size)]
-            assert next(rows) == [sequence[place].item() if 0 <= place < len(sequence) else 0.0 for place in places]
+            positions = [position + k - size // 2 for k in range(size)]
+            assert next(rows) == [sequence[p].item() if 0 <= p < len(sequence) else 0.0 for p in positions]
 
 
 @pytest.mark.parametrize("size", [0, 2, 4, -1])

@@ -1,4 +1,4 @@
-"""Dropout, projections, and tables that grow, whose unknown row is trained."""
+"""Dropout, projections, and embedding tables that grow and have a trained row for unknown strings."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_embeddings_of_all_tables_are_concatenated():
 
 
 def test_tables_keep_insertion_order():
-    # A ParameterDict would put "a" first.
+    # A ParameterDict would sort the names.
     module = tables(rows={"z": 3, "a": 4}, widths={"z": 2, "a": 1})
     embedded = module(ids(2), ids(3))
     assert torch.equal(embedded[0, :2], module.tables["z"][2])
@@ -113,9 +113,9 @@ def test_word_dropout_rate_is_correct_in_training(rate):
     dropped = module.train()(*row_numbers) == 0
     spread = (rate * (1 - rate) / n_tokens) ** 0.5
     for block in (dropped[:, :4], dropped[:, 4:]):
-        assert torch.equal(block.any(1), block.all(1)), "a token is unknown as a whole"
+        assert torch.equal(block.any(1), block.all(1)), "all dimensions of a token are dropped together"
         assert abs(block[:, 0].float().mean().item() - rate) < 5 * spread
-    assert not torch.equal(dropped[:, 0], dropped[:, 4]), "each table has its own draws"
+    assert not torch.equal(dropped[:, 0], dropped[:, 4]), "tables are dropped independently"
 
 
 def test_word_dropout_is_set_per_table():

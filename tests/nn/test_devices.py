@@ -1,4 +1,4 @@
-"""Copies to a device, and the host's threads while one computes."""
+"""Copies of arrays to a device, and the number of CPU threads that torch uses."""
 
 from __future__ import annotations
 
@@ -37,36 +37,36 @@ def test_cpu_tensors_share_memory_with_arrays():
     assert floats.tolist() == [1.0, 1.0]
 
 
+# Number of units in a batch of sentences.
 BATCH = 512
-"""Units of a batch of sentences."""
 
 
 @pytest.fixture
-def torchs_own_threads(three_threads, monkeypatch):
-    """Let three threads be what torch chose by itself."""
+def default_threads(three_threads, monkeypatch):
+    """Make three threads the default of torch."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     monkeypatch.setattr(devices, "count_cores", lambda: 3)
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
-def test_thread_count_from_environment_is_respected(torchs_own_threads, monkeypatch, name):
+def test_thread_count_from_environment_is_respected(default_threads, monkeypatch, name):
     monkeypatch.setenv(name, "3")
     assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 16])
-def test_thread_count_set_in_torch_is_respected(torchs_own_threads, monkeypatch, number):
+def test_thread_count_set_in_torch_is_respected(default_threads, monkeypatch, number):
     monkeypatch.setattr(devices, "count_physical_cores", lambda: 3)
     torch.set_num_threads(number)
     assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == number
 
 
-def test_updates_use_single_thread_by_default(torchs_own_threads):
+def test_updates_use_single_thread_by_default(default_threads):
     assert threads_for_updates() == 1
 
 
-def test_updates_use_thread_count_from_environment(torchs_own_threads, monkeypatch):
+def test_updates_use_thread_count_from_environment(default_threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert threads_for_updates() == 3
 

@@ -1,4 +1,4 @@
-"""A GPU whose memory is too small: predictions go on in smaller batches, training says what to lower."""
+"""Out-of-memory errors of a GPU: prediction continues with smaller batches, training names the settings to lower."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spacy_tener.nn.run import forward, predict
 
 
 class LengthLayer(Layer):
-    """A layer with a row for each text, its length, that fits into memory for some texts at once."""
+    """A layer that returns the length of each text, and runs out of memory if a batch exceeds `limit` texts."""
 
     def compute(self, inputs, backend):
         self.attrs["calls"].append(len(inputs))
@@ -59,7 +59,7 @@ def test_other_errors_are_not_caught() -> None:
 
 @pytest.fixture
 def nlp(tmp_path):
-    """A trained pipeline, and a module that has memory for a few tokens."""
+    """A trained pipeline."""
     nlp = pipeline(small_tok2vecs(tmp_path)["TENER"])
     nlp.initialize(lambda: examples_of(nlp))
     nlp.update(examples_of(nlp), sgd=nlp.create_optimizer())

@@ -1,4 +1,4 @@
-"""Sequences in buckets, and rows gathered by segments."""
+"""Padding of sequences in buckets of similar length, and gather, sum and softmax by segments."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LENGTHS = st.lists(st.one_of(st.integers(0, 12), st.integers(0, 90), st.integers
 
 
 def flat(lengths: list[int], heads: int, width: int = 3) -> torch.Tensor:
-    """Rows that tell tokens, heads and columns apart."""
+    """Return rows with a different value for each token, head and column."""
     return torch.arange(sum(lengths) * heads * width, dtype=torch.float64).view(-1, width)
 
 
 def sequences(x: torch.Tensor, lengths: list[int], heads: int) -> list[torch.Tensor]:
-    """Each sequence as `[heads, length, width]`, cut out without any index arithmetic."""
+    """Return each sequence as `[heads, length, width]`, split by torch."""
     tokens = x.view(sum(lengths), heads, x.shape[1])
     return [part.transpose(0, 1) for part in tokens.split(lengths)]
 
@@ -48,7 +48,7 @@ def test_padded_buckets_contain_sequences_and_masks(lengths: list[int], heads: i
         for row, sequence in enumerate(bucket.sequences):
             length = lengths[sequence]
             assert torch.equal(padded[row, :, :length], expected[sequence])
-            # The filler repeats a real token of the same sequence, so nothing foreign or infinite gets in.
+            # Padding repeats the last token of the same sequence, so that its values are finite.
             assert torch.equal(
                 padded[row, :, length:], padded[row, :, length - 1 : length].expand_as(padded[row, :, length:])
             )
@@ -98,16 +98,16 @@ def test_segment_sum_and_mean_equal_loop_over_segments() -> None:
 
 def test_segment_softmax_equals_torch_softmax() -> None:
     x = rows(len(INDEX))
-    shares = segments().softmax(x)
+    probabilities = segments().softmax(x)
     for segment in np.unique(INDEX):
         members = torch.from_numpy(np.flatnonzero(segment == INDEX))
-        assert torch.allclose(shares[members], torch.softmax(x[members], dim=0))
+        assert torch.allclose(probabilities[members], torch.softmax(x[members], dim=0))
 
 
 def test_segment_softmax_is_stable_for_large_scores() -> None:
     x = torch.tensor([[1e4], [-1e4], [1e4 + 1], [-1e4], [0.0], [-1e4]])
-    shares = segments().softmax(x)[:, 0]
-    assert torch.allclose(shares, torch.tensor([0.26894, 0.5, 0.73106, 1.0, 0.0, 0.5]), atol=1e-4)
+    probabilities = segments().softmax(x)[:, 0]
+    assert torch.allclose(probabilities, torch.tensor([0.26894, 0.5, 0.73106, 1.0, 0.0, 0.5]), atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "n_rows"), [("gather", N_SEGMENTS), ("sum", len(INDEX)), ("softmax", len(INDEX))])

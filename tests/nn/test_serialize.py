@@ -1,4 +1,4 @@
-"""What a model saves has a checksum: bytes that were changed on their way are refused, not computed with."""
+"""Serialization of models with a checksum: changed bytes raise an error."""
 
 import struct
 
@@ -66,23 +66,23 @@ SAVED = {
 
 @pytest.fixture(params=SAVED)
 def saved(request):
-    """What was saved, and what reads it."""
-    fill, empty = SAVED[request.param]
-    return fill().to_bytes(), empty
+    """Serialized data, and a function that makes an empty object to load it."""
+    fill, make_empty = SAVED[request.param]
+    return fill().to_bytes(), make_empty
 
 
 def test_serialization_round_trip_keeps_bytes(saved):
-    data, empty = saved
-    assert empty().from_bytes(data).to_bytes() == data
+    data, make_empty = saved
+    assert make_empty().from_bytes(data).to_bytes() == data
 
 
 def test_flipped_bit_raises_checksum_error(saved):
-    data, empty = saved
-    for place in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
+    data, make_empty = saved
+    for position in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
         flipped = bytearray(data)
-        flipped[place] ^= 1 << place % 8
+        flipped[position] ^= 1 << position % 8
         with pytest.raises(RemedyError, match=r"checksum.*Restore it from a copy"):
-            empty().from_bytes(bytes(flipped))
+            make_empty().from_bytes(bytes(flipped))
 
 
 PARTS = {

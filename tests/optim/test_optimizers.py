@@ -1,4 +1,4 @@
-"""Steps of SGD and Adam, with rates by name, of whole weights and of rows in use."""
+"""SGD and Adam: dense and sparse steps, learning rates by parameter name, settings and configs."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ Array = NDArray[np.float32]
 KEY = (1, "layers.0.weight")
 
 
-def numbers(*shape: int, seed: int = 0) -> Array:
+def random_array(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).normal(scale=3.0, size=shape).astype("f")
 
 
-def follow(
+def weights_after_steps(
     optimizer: Any, start: Array, steps: int = 12, key: tuple[int, str] = KEY, scale: float = 1.0
 ) -> list[Array]:
-    """Where the weights are after each of some steps with known gradients."""
+    """Return the weights after each step with reproducible gradients."""
     weights, path = start.copy(), []
     for step in range(steps):
-        weights, gradient = optimizer(key, weights, numbers(*start.shape, seed=step), lr_scale=scale)
+        weights, gradient = optimizer(key, weights, random_array(*start.shape, seed=step), lr_scale=scale)
         assert not gradient.any()
         optimizer.step_schedules()
         path.append(weights.copy())
@@ -44,12 +44,12 @@ def follow(
 each_optimizer = pytest.mark.parametrize("make", [SGD, Adam])
 
 
-def follow_torch(start: Array, rates: list[float], clip: float | None, **settings: Any) -> list[Array]:
+def weights_after_torch_steps(start: Array, rates: list[float], clip: float | None, **settings: Any) -> list[Array]:
     weights = torch.nn.Parameter(torch.from_numpy(start.copy()))
     optimizer = torch.optim.SGD([weights], lr=rates[0], **settings)
     path = []
     for step, rate in enumerate(rates):
-        weights.grad = torch.from_numpy(numbers(*start.shape, seed=step))
+        weights.grad = torch.from_numpy(random_array(*start.shape, seed=step))
         if clip is not None:
             torch.nn.utils.clip_grad_value_([weights], clip)
         optimizer.param_groups[0]["lr"] = rate
@@ -69,10 +69,10 @@ def follow_torch(start: Array, rates: list[float], clip: float | None, **setting
 )
 @pytest.mark.parametrize("clip", [None, 2.0, 5.0])
 def test_sgd_steps_equal_torch(settings: dict[str, Any], clip: float | None) -> None:
-    start, rates = numbers(7, 4, seed=99), [0.1 / (1 + step) for step in range(25)]
-    found = follow(SGD(iter(rates), clip_value=clip or 0.0, **settings), start, len(rates))
+    start, rates = random_array(7, 4, seed=99), [0.1 / (1 + step) for step in range(25)]
+    found = weights_after_steps(SGD(iter(rates), clip_value=clip or 0.0, **settings), start, len(rates))
     torch_settings = {("weight_decay" if name == "L2" else name): value for name, value in settings.items()}
-    for got, wanted in zip(found, follow_torch(start, rates, clip, **torch_settings), strict=True):
+    for got, wanted in zip(found, weights_after_torch_steps(start, rates, clip, **torch_settings), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=2e-5, atol=2e-5)
 
 
@@ -86,9 +86,9 @@ def test_sgd_momentum_is_separate_per_parameter() -> None:
     sgd, alone = SGD(0.1), SGD(0.1)
     first, second = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
     for step in range(5):
-        sgd((1, "W"), first, numbers(3, seed=step))
-        sgd((2, "W"), np.zeros(5, dtype="f"), numbers(5, seed=step))
-        alone((1, "W"), second, numbers(3, seed=step))
+        sgd((1, "W"), first, random_array(3, seed=step))
+        sgd((2, "W"), np.zeros(5, dtype="f"), random_array(5, seed=step))
+        alone((1, "W"), second, random_array(3, seed=step))
     assert np.array_equal(first, second)
 
 
@@ -100,8 +100,8 @@ def test_sgd_momentum_is_reset_if_parameter_grows() -> None:
     assert np.array_equal(grown, np.full((4, 3), -1.0, dtype="f"))
 
 
-class OnAnotherDevice:
-    """A stand-in for an array on a GPU: what `Ops.asarray` brings home by `get`."""
+class DeviceArray:
+    """A stand-in for a GPU array, which `Ops.asarray` copies to the CPU with `get`."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
@@ -115,9 +115,9 @@ def test_sgd_momentum_moves_to_device_of_weights() -> None:
     sgd, stayed = SGD(0.1), SGD(0.1)
     weights, expected = np.zeros(3, dtype="f"), np.zeros(3, dtype="f")
     for step in range(3):
-        sgd(KEY, weights, numbers(3, seed=step))
-        stayed(KEY, expected, numbers(3, seed=step))
-        sgd.mom1[KEY] = OnAnotherDevice(sgd.mom1[KEY])  # type: ignore[assignment, arg-type]
+        sgd(KEY, weights, random_array(3, seed=step))
+        stayed(KEY, expected, random_array(3, seed=step))
+        sgd.mom1[KEY] = DeviceArray(sgd.mom1[KEY])  # type: ignore[assignment, arg-type]
     assert np.array_equal(weights, expected)
 
 
@@ -136,23 +136,23 @@ def test_rates_scale_dense_and_sparse_steps() -> None:
     paths = {}
     for factor in (1.0, 3.0):
         sgd = SGD(0.01, rates={"*weight": factor})
-        paths[factor] = follow(sgd, np.zeros((4, 2), dtype="f"), 5)[-1]
+        paths[factor] = weights_after_steps(sgd, np.zeros((4, 2), dtype="f"), 5)[-1]
         rows = np.zeros((2, 2), dtype="f")
-        sgd.update_rows(KEY, rows, numbers(2, 2))
+        sgd.update_rows(KEY, rows, random_array(2, 2))
         paths[-factor] = rows
     np.testing.assert_allclose(paths[3.0], 3.0 * paths[1.0], rtol=1e-5)
     np.testing.assert_allclose(paths[-3.0], 3.0 * paths[-1.0], rtol=1e-5)
 
 
 def test_sparse_step_equals_accumulated_momentum() -> None:
-    gradient = numbers(2, 3) * 4
+    gradient = random_array(2, 3) * 4
     rows, dense = np.zeros((2, 3), dtype="f"), np.zeros((9, 3), dtype="f")
     full = np.zeros_like(dense)
     full[[2, 7]] = gradient
     SGD(0.1, momentum=0.9).update_rows(KEY, rows, gradient.copy())
     sgd = SGD(0.1, momentum=0.9)
     for _ in range(300):
-        # One gradient, then nothing but what momentum keeps of it.
+        # The first step has a gradient. SGD sets it to zero, so that later steps have only momentum.
         sgd(KEY, dense, full)
     np.testing.assert_allclose(rows, dense[[2, 7]], rtol=1e-4, atol=1e-5)
 
@@ -244,15 +244,15 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def paths(optimizer: Any, **options: Any) -> list[Array]:
-    return follow(optimizer, numbers(5, 3, seed=99), **options)
+def steps_from_fixed_start(optimizer: Any, **options: Any) -> list[Array]:
+    return weights_after_steps(optimizer, random_array(5, 3, seed=99), **options)
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_adam_without_rates_equals_thinc_adam(options: dict[str, Any]) -> None:
     rates = [0.1 / (1 + step) for step in range(12)]
     adam, thincs = Adam(iter(rates), **options), ThincAdam(iter(rates), **options)
-    np.testing.assert_array_equal(paths(adam), paths(thincs))
+    np.testing.assert_array_equal(steps_from_fixed_start(adam), steps_from_fixed_start(thincs))
     assert (adam.averages is None) == (thincs.averages is None)
     if adam.averages is not None:
         np.testing.assert_array_equal(adam.averages[KEY], thincs.averages[KEY])
@@ -261,35 +261,38 @@ def test_adam_without_rates_equals_thinc_adam(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("options", OPTIONS)
 def test_adam_rate_factor_scales_learn_rate(options: dict[str, Any]) -> None:
     rated = Adam(0.1, rates={"layers.*": 0.3}, **options)
-    np.testing.assert_allclose(paths(rated), paths(Adam(0.03, **options)), rtol=1e-6)
-    np.testing.assert_array_equal(paths(rated, key=(2, "crf.start")), paths(Adam(0.1, **options), key=(2, "crf.start")))
+    np.testing.assert_allclose(steps_from_fixed_start(rated), steps_from_fixed_start(Adam(0.03, **options)), rtol=1e-6)
+    np.testing.assert_array_equal(
+        steps_from_fixed_start(rated, key=(2, "crf.start")),
+        steps_from_fixed_start(Adam(0.1, **options), key=(2, "crf.start")),
+    )
 
 
 def test_adam_applies_lr_scale() -> None:
-    scaled = paths(Adam(0.03, rates={"*": 2.0}), scale=0.5)
-    np.testing.assert_allclose(scaled, paths(Adam(0.03)), rtol=1e-6)
+    scaled = steps_from_fixed_start(Adam(0.03, rates={"*": 2.0}), scale=0.5)
+    np.testing.assert_allclose(scaled, steps_from_fixed_start(Adam(0.03)), rtol=1e-6)
 
 
 def test_adam_rate_applies_to_sparse_table_updates() -> None:
     tables = {}
     for rates, learn_rate in (({"radicals.*": 1.3}, 0.1), (None, 0.13)):
-        table, adam = torch.from_numpy(numbers(6, 2, seed=9)), Adam(learn_rate, rates=rates, use_averages=False)
+        table, adam = torch.from_numpy(random_array(6, 2, seed=9)), Adam(learn_rate, rates=rates, use_averages=False)
         for step in range(3):
-            values = torch.from_numpy(numbers(2, 2, seed=step))
+            values = torch.from_numpy(random_array(2, 2, seed=step))
             gradient = torch.sparse_coo_tensor(torch.tensor([[1, 4]]), values, (6, 2), check_invariants=True)
             apply_row_gradient(adam, (3, "radicals.tables.radical"), table, gradient.coalesce())
         tables[learn_rate] = table
     torch.testing.assert_close(tables[0.1], tables[0.13])
-    assert torch.equal(tables[0.1][[0, 2, 3, 5]], torch.from_numpy(numbers(6, 2, seed=9))[[0, 2, 3, 5]])
+    assert torch.equal(tables[0.1][[0, 2, 3, 5]], torch.from_numpy(random_array(6, 2, seed=9))[[0, 2, 3, 5]])
 
 
 def test_rates_match_parameter_names_in_pytorch_wrapper() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
     model: Any = chain(PyTorchWrapper(module), Linear(1, 1))
-    model.initialize(X=numbers(6, 3), Y=numbers(6, 1))
+    model.initialize(X=random_array(6, 3), Y=random_array(6, 1))
     before = {name: value.detach().clone() for name, value in module.named_parameters()}
     adam = Adam(0.1, rates={"0.*": 0.0, "*.bias": 0.5})
-    outputs, backprop = model.begin_update(numbers(6, 3))
+    outputs, backprop = model.begin_update(random_array(6, 3))
     backprop(np.ones_like(outputs))
     model.finish_update(adam)
     moved = {name: float((value.detach() - before[name]).abs().max()) for name, value in module.named_parameters()}
@@ -343,13 +346,13 @@ def test_joint_step_equals_separate_steps(make, settings):
     rates = {"rates": {"slow.*": 0.1}} if make is Adam else {}
     alone, together = (make([0.01, 0.02, 0.005, 0.01], **settings, **rates) for _ in range(2))
     shapes = {(3, "slow.weight"): (5, 3), (3, "bias"): (1,), (4, "late"): (2, 2, 2)}
-    expected = {key: numbers(*shape, seed=len(shape)) for key, shape in shapes.items()}
+    expected = {key: random_array(*shape, seed=len(shape)) for key, shape in shapes.items()}
     found = {key: torch.from_numpy(weights.copy()) for key, weights in expected.items()}
     assert is_adam(together)
     for step in range(6):
-        # The last begins later than the others.
+        # The last parameter is not updated in the first step.
         keys = [key for key in shapes if step or key[1] != "late"]
-        gradients = {key: numbers(*shapes[key], seed=10 * step + key[0]) for key in keys}
+        gradients = {key: random_array(*shapes[key], seed=10 * step + key[0]) for key in keys}
         for key in keys:
             expected[key], _ = alone(key, expected[key], gradients[key].copy())
         step_together(together, keys, [found[key] for key in keys], [torch.from_numpy(gradients[key]) for key in keys])
@@ -357,8 +360,8 @@ def test_joint_step_equals_separate_steps(make, settings):
         together.step_schedules()
     for key in shapes:
         np.testing.assert_allclose(found[key], expected[key], rtol=1e-5, atol=1e-6)
-        for kept in ("mom1", "mom2", *(["averages"] if settings.get("use_averages", True) else [])):
-            values, wanted = getattr(together, kept)[key], getattr(alone, kept)[key]
+        for name in ("mom1", "mom2", *(["averages"] if settings.get("use_averages", True) else [])):
+            values, wanted = getattr(together, name)[key], getattr(alone, name)[key]
             np.testing.assert_allclose(values, wanted, rtol=1e-4, atol=1e-6)
 
 

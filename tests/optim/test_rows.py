@@ -1,4 +1,4 @@
-"""Sparse steps: the rows in use are updated as a small table of their own would be, and no others are touched."""
+"""Sparse steps: used rows are updated like a dense table, and other rows are not changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from thinc.api import SGD, Adam, RAdam
 
-from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
+from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has a class of that name
 from spacy_tener.optim.updates_torch import apply_row_gradient
 
 HEIGHT, WIDTH = 6, 3
@@ -144,17 +144,17 @@ def test_tables_have_separate_optimizer_state():
 
 
 def test_callable_optimizer_receives_dense_table():
-    """`nlp.rehearse` passes one, notes what it is given, and hands that to the optimizer later."""
-    noted = {}
+    """`nlp.rehearse` passes a function that collects gradients, and calls the optimizer later."""
+    recorded = {}
 
-    def note(key, weights, gradient):
-        noted[key] = (weights, gradient)
+    def record(key, weights, gradient):
+        recorded[key] = (weights, gradient)
         return weights, gradient
 
     sparse_table, gradient = table(), gradients(1)[0][:2]
     before = sparse_table.clone()
-    step(note, sparse_table, [1, 4], gradient)
-    ((_, name), (weights, dense)) = noted.popitem()
+    step(record, sparse_table, [1, 4], gradient)
+    ((_, name), (weights, dense)) = recorded.popitem()
     assert name == f"tables.unigram[{HEIGHT}]"
     np.testing.assert_array_equal(dense[[1, 4]], gradient)
     assert not dense[[0, 2, 3, 5]].any()
@@ -163,8 +163,8 @@ def test_callable_optimizer_receives_dense_table():
     np.testing.assert_allclose((before - sparse_table)[[1, 4]].numpy(), 0.1 * gradient, rtol=1e-5)
 
 
-class Watching(MomentumSGD):
-    """Writes down which rows it was given, and refuses whole tables."""
+class RecordingSGD(MomentumSGD):
+    """SGD that records updated rows. Dense updates fail."""
 
     __slots__ = ["calls"]
 
@@ -173,11 +173,11 @@ class Watching(MomentumSGD):
         super().update_rows(key, rows, gradient)
 
     def __call__(self, *_):
-        pytest.fail("the table was given as a whole")
+        pytest.fail("the table was updated as a dense array")
 
 
 def test_package_sgd_updates_rows_directly():
-    optimizer = Watching(0.1, momentum=0.9, clip_value=0.0, L2=0.0, rates=None)
+    optimizer = RecordingSGD(0.1, momentum=0.9, clip_value=0.0, L2=0.0, rates=None)
     sparse_table, gradient = table(), gradients(1)[0][:2]
     before = sparse_table.clone()
     step(optimizer, sparse_table, [1, 4], gradient)

@@ -1,3 +1,5 @@
+"""The triangular learning rate schedule: shape, settings and config."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,7 +18,7 @@ def first(schedule: Iterator[float], n: int) -> list[float]:
 
 
 def test_triangular_rises_and_falls_linearly() -> None:
-    # 20 % of 10 steps: up in two, down in eight.
+    # A warmup of 20 % of 10 steps: it rises in two steps and falls in eight.
     expected = [0.5, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125, 0.0]
     assert first(triangular(1.0, 10, warmup=0.2), 10) == pytest.approx(expected)
 
@@ -53,7 +55,7 @@ def test_triangular_stays_between_zero_and_max_rate(total: int, warmup: float) -
 
 @pytest.mark.parametrize("total", [0, "${training.max_steps}"])
 def test_triangular_without_total_steps_warms_up_to_constant(total: int | str) -> None:
-    """spaCy leaves the variable as it is where it reads the optimizer's section alone."""
+    """spaCy does not interpolate the variable if it resolves only the section of the optimizer."""
     rising = [step / 10 for step in range(1, 11)]
     assert first(triangular(1.0, total, warmup=0.01), 2000) == pytest.approx([*rising, *[1.0] * 1990], abs=2e-3)
 

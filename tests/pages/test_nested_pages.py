@@ -1,5 +1,4 @@
-"""Every page that marks entities in texts, with nested and with crossing entities, in both languages: the
-text is there once."""
+"""HTML pages with nested and crossing entities, in English and Chinese. The text is shown exactly once."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[[str, str, str], int]]:
-    """Open a page, check that it has the text once in an element, and return how many entities are marked there."""
+    """Open a page, check that an element shows the text exactly once, and return the number of marked entities."""
 
     def check(language: str, html: str, selector: str) -> int:
         (tmp_path / "page.html").write_text(html, encoding="utf8")

@@ -1,4 +1,4 @@
-"""What all pages share: one file under a strict policy, colours of labels, and parts that show any text as it is."""
+"""Common parts of HTML pages: content security policy, label colours, translations, escaping and marked spans."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LABELS = ["PER", "ORG", "LOC", "GPE", "per", "", "人名", "<b>", "😀𠮷", "e
 
 
 @pytest.fixture
-def blank(tmp_path: Path) -> str:
-    """The address of a page with data of any kind."""
+def page_url(tmp_path: Path) -> str:
+    """The URL of a page with titles that contain markup."""
     path = tmp_path / "page.html"
     path.write_text(errors_page(Heading(HOSTILE, HOSTILE), None), encoding="utf8")
     return path.as_uri()
 
 
-def test_label_colours_agree_in_python_javascript_and_displacy(browser: Browser, blank: str) -> None:
-    browser.open(blank)
+def test_label_colours_agree_in_python_javascript_and_displacy(browser: Browser, page_url: str) -> None:
+    browser.open(page_url)
     assert browser.run("parts.setLabels(arguments[0]); return arguments[0].map(parts.hue)", LABELS) == [
         *label_hues(LABELS).values()
     ]
@@ -78,7 +78,7 @@ def test_page_uses_browser_or_selected_language(browser: Browser, tmp_path: Path
         assert browser.driver.find_element("id", "theme").get_attribute("aria-label") == "深色"
         if not can_store:
             browser.run("Storage.prototype.setItem = () => { throw new Error('full'); }")
-        # A mouse's event may come before the first frame, which drops it.
+        # A mouse event before the first frame would be dropped.
         browser.run("document.getElementById('language').click()")
         browser.wait(lambda: browser.run("return document.querySelector('h1').textContent") == "Errors on <b>Texts</b>")
         assert browser.driver.find_element("id", "language").text == "中文"
@@ -88,7 +88,7 @@ def test_page_uses_browser_or_selected_language(browser: Browser, tmp_path: Path
         browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": "en-US"})
 
 
-SAYS = re.compile(r"""\bsay\((?:[^()"]*\? )?"([^"]+)"(?: : "([^"]+)")?""")
+SAY_CALL = re.compile(r"""\bsay\((?:[^()"]*\? )?"([^"]+)"(?: : "([^"]+)")?""")
 
 
 def test_all_page_strings_have_translations() -> None:
@@ -98,7 +98,7 @@ def test_all_page_strings_have_translations() -> None:
     said = {
         text
         for path in package.rglob("*.js")
-        for pair in SAYS.findall(path.read_text(encoding="utf8"))
+        for pair in SAY_CALL.findall(path.read_text(encoding="utf8"))
         for text in pair
     }
     shown = set()
@@ -114,8 +114,8 @@ def test_all_page_strings_have_translations() -> None:
     assert words - names - translated == set()
 
 
-def test_titles_and_data_are_escaped_and_scripts_blocked(browser: Browser, blank: str) -> None:
-    browser.open(blank)
+def test_titles_and_data_are_escaped_and_scripts_blocked(browser: Browser, page_url: str) -> None:
+    browser.open(page_url)
     assert browser.driver.title == HOSTILE
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert (browser.console_messages(), browser.requested_urls()) == ([], [])
@@ -155,8 +155,8 @@ def test_scripts_do_not_parse_data_as_html() -> None:
         ([(3, 3)], "abcdef"),
     ],
 )
-def test_nested_and_crossing_spans_are_marked(browser: Browser, blank: str, spans: list[object], shown: str) -> None:
-    browser.open(blank)
+def test_nested_and_crossing_spans_are_marked(browser: Browser, page_url: str, spans: list[object], shown: str) -> None:
+    browser.open(page_url)
     script = """
         const mark = (span, children, kind) => `[${children.join("")}${kind.includes("cut") ? ">" : ""}]`
             .replace("[", kind.includes("begun") ? "<" : "[");
@@ -165,20 +165,20 @@ def test_nested_and_crossing_spans_are_marked(browser: Browser, blank: str, span
     assert browser.run(script, spans) == shown
 
 
-def test_offsets_are_converted_between_code_points_and_utf16(browser: Browser, blank: str) -> None:
-    browser.open(blank)
+def test_offsets_are_converted_between_code_points_and_utf16(browser: Browser, page_url: str) -> None:
+    browser.open(page_url)
     text = "a😀b𠮷c"
     script = """
         const at = parts.offsetsOf(arguments[0]);
-        return arguments[1].map((place) => [at.unit(place), at.character(at.unit(place))]);
+        return arguments[1].map((offset) => [at.unit(offset), at.character(at.unit(offset))]);
     """
     assert browser.run(script, text, list(range(6))) == [[0, 0], [1, 1], [3, 2], [4, 3], [6, 4], [7, 5]]
     assert browser.run("return parts.excerpts('😀'.repeat(500), [{ start: 501, end: 503 }], 80, 600)") == [[420, 582]]
 
 
-def test_theme_choice_is_remembered(browser: Browser, blank: str) -> None:
+def test_theme_choice_is_remembered(browser: Browser, page_url: str) -> None:
     browser.set_color_scheme("light")
-    browser.open(blank)
+    browser.open(page_url)
     ground = "return getComputedStyle(document.body).backgroundColor"
     light = browser.run(ground)
     try:
@@ -187,10 +187,10 @@ def test_theme_choice_is_remembered(browser: Browser, blank: str) -> None:
         assert dark != light
 
         def opened_again() -> object:
-            browser.open(f"{blank}?again", PHONE)
+            browser.open(f"{page_url}?again", PHONE)
             return browser.run(ground)
 
-        # Another process of the browser may open a page, which reads what is stored a moment later.
+        # Another process of the browser may open the page, and may read the local storage with a delay.
         wait_until(lambda: opened_again() == dark)
         assert browser.driver.find_element("id", "theme").get_attribute("aria-pressed") == "true"
     finally:

@@ -1,4 +1,4 @@
-"""Settings changed in `cfg` are refused as the factory refuses them."""
+"""Settings and learned values in `cfg`: validation as in the factory, defaults, and renamed labels."""
 
 import pytest
 
@@ -78,7 +78,7 @@ def test_cfg_stores_labels_settings_and_learned_values():
 
 
 def test_missing_learned_values_have_defaults():
-    """Pipelines that were saved before a value was introduced do not have it, or have None."""
+    """In pipelines that were saved by older versions, new values are missing or None."""
     assert LearnedValues.from_cfg({"labels": [], "token_length": None}).to_cfg() == {}
     assert NERSettings.from_cfg({"labels": []}) == NERSettings()
 

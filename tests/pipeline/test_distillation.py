@@ -1,4 +1,4 @@
-"""A trained pipeline as a teacher: the loss against brute force, and students that learn from it without annotation."""
+"""Knowledge distillation from a trained pipeline: loss, training on raw text, temperature and errors."""
 
 from dataclasses import replace
 
@@ -59,18 +59,18 @@ def teacher_path(learned, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "view", "had"),
+    ("settings", "view", "existing_labels"),
     [({}, "tokens", []), ({}, "tokens", ["NEW", "PER"]), ({"segmenter": "jieba"}, "characters", [])],
-    ids=["same units", "other labels before", "characters over words"],
+    ids=["same units", "existing labels", "characters over words"],
 )
 def test_student_learns_teacher_entities_from_raw_text(
-    settings, view, had, teacher_path, sentences, entities_of, tiny_model
+    settings, view, existing_labels, teacher_path, sentences, entities_of, tiny_model
 ):
-    """Teacher and student read characters, be they tokens or not."""
+    """The units of teacher and student are characters, whether these are tokens or not."""
     lang = spacy.util.get_lang_class("zh")
     nlp = lang.from_config({"nlp": {"tokenizer": settings}}) if settings else spacy.blank("zh")
     pipe = nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": view})
-    for label in had:
+    for label in existing_labels:
         pipe.add_label(label)
     raw = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text, _ in sentences]
     nlp.config["initialize"]["components"]["tener_ner"] = {
@@ -80,7 +80,7 @@ def test_student_learns_teacher_entities_from_raw_text(
     optimizer.learn_rate = 0.03
     teacher = spacy.load(teacher_path)
     labels = teacher.get_pipe("tener_ner").labels
-    assert pipe.labels == (*labels, *(label for label in had if label not in labels))
+    assert pipe.labels == (*labels, *(label for label in existing_labels if label not in labels))
     losses = [nlp.update(raw, sgd=optimizer)["tener_ner"] for _ in range(25)]
     assert losses[-1] < 0.3 * losses[0]
     for text, _ in sentences:
@@ -93,7 +93,7 @@ def test_student_learns_teacher_entities_from_raw_text(
 
 
 def test_loss_combines_annotation_and_soft_targets(teacher_path, learned, make_examples):
-    """The loss is that of both, by their weights; the teacher is asked once for each text."""
+    """The loss is the weighted sum of both losses. Soft targets are computed once for each text."""
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
     examples = make_examples(nlp)
