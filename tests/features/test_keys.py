@@ -1,4 +1,4 @@
-"""Keys of strings and pairs, and their rows: found as in a dictionary, and cheap to add."""
+"""Keys (hashes) of strings and of pairs of strings, and the table that maps keys to embedding rows."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def keys(*values):
 
 
 @given(st.lists(st.integers(0, 50), unique=True), st.lists(st.integers(0, 50)))
-def test_search_finds_what_is_there_and_nothing_else(haystack, needles):
+def test_search_finds_present_keys_only(haystack, needles):
     straw = np.array(sorted(haystack), dtype=np.uint64)
     indices, found = search(straw, np.array(needles, dtype=np.uint64))
     assert found.tolist() == [needle in haystack for needle in needles]
@@ -72,19 +72,19 @@ def hashes(strings, words):
         ("", "", ""),
     ],
 )
-def test_decimal_digits_of_every_script_become_zero_and_letters_lower_case_on_request_only(text, digits, lower):
+def test_normaliser_replaces_digits_and_lowercases_on_request(text, digits, lower):
     assert Normaliser(digits=True)(text) == digits
     assert Normaliser(digits=False, lower=True)(text) == lower
     assert Normaliser(digits=True, lower=True)(text) == Normaliser(digits=True)(lower)
     assert Normaliser(digits=False)(text) == text
 
 
-def test_key_is_the_hash_that_spacy_has_for_the_normalised_string():
+def test_key_equals_spacy_hash_of_normalised_string():
     assert Normaliser().key("A12") == StringStore().add("A00") == get_string_id("A00")
 
 
 @pytest.mark.parametrize("symbol", ["PERSON", "nsubj", "LANG", "ORG", "dobj"])
-def test_a_symbol_s_key_is_its_small_id_in_docs_and_in_the_strings_of_a_vectors_file(symbol):
+def test_key_of_spacy_symbol_equals_symbol_id(symbol):
     doc = Doc(Vocab(), words=[symbol])
     orths = doc.to_array(ORTH)
     assert orths[0] < 1000, "spaCy numbers its symbols, rather than hashing them"
@@ -95,7 +95,7 @@ def test_a_symbol_s_key_is_its_small_id_in_docs_and_in_the_strings_of_a_vectors_
 
 
 @pytest.mark.parametrize("normaliser", OPTIONS, ids=str)
-def test_cached_keys_are_those_of_normalising_each_token(strings, normaliser):
+def test_key_cache_agrees_with_normaliser(strings, normaliser):
     cache = KeyCache(normaliser)
     for words in (["京"], WORDS, [], WORDS[::-1] * 3):
         expected = [normaliser.key(word) for word in words]
@@ -107,7 +107,7 @@ def test_cached_keys_are_those_of_normalising_each_token(strings, normaliser):
     batches=st.lists(st.lists(st.text(alphabet="aA1２京", min_size=1, max_size=3), max_size=12), max_size=6),
     limit=st.integers(0, 10),
 )
-def test_a_small_cache_never_answers_wrongly(batches, limit):
+def test_key_cache_with_small_limit_returns_correct_keys(batches, limit):
     normaliser, strings = Normaliser(lower=True), StringStore()
     cache = KeyCache(normaliser)
     with pytest.MonkeyPatch.context() as patch:
@@ -117,14 +117,14 @@ def test_a_small_cache_never_answers_wrongly(batches, limit):
             assert cache(hashes(strings, words), [strings]).tolist() == expected
 
 
-def test_strings_may_come_from_several_stores():
+def test_key_cache_reads_several_string_stores():
     stores = [StringStore(["a1"]), StringStore(["b2", "PERSON"])]
     words = ["b2", "a1", "PERSON"]
     orths = np.array([get_string_id(word) for word in words], dtype=np.uint64)
     assert KeyCache(Normaliser())(orths, stores).tolist() == [Normaliser().key(word) for word in words]
 
 
-def test_threads_may_share_a_cache_that_is_full(monkeypatch):
+def test_full_key_cache_is_thread_safe(monkeypatch):
     monkeypatch.setattr(module, "_MAX_STRINGS", 20)
     cache, strings = KeyCache(Normaliser()), StringStore()
     orths = hashes(strings, [f"w{number}" for number in range(50)])
@@ -139,18 +139,18 @@ def test_threads_may_share_a_cache_that_is_full(monkeypatch):
         assert all(pool.map(look_up, range(4)))
 
 
-# Tables
+# Pairs and tables
 
 
 def pairs(*texts, end=END):
-    """Keys of the pairs of texts that are given as lists of strings."""
+    """Return the pair keys of texts, which are lists of strings."""
     joined = unigram_key_array(itertools.chain(*texts), NORMALISER)
     return pair_keys(joined, np.array([len(text) for text in texts]), end)
 
 
 @settings(max_examples=150)
 @given(batches_of_keys, st.lists(keys_of))
-def test_it_is_a_dictionary_that_numbers_its_keys(batches, looked_up):
+def test_string_table_numbers_keys_in_insertion_order(batches, looked_up):
     table, expected = StringTable(), {}
     for batch in batches:
         n_before = len(expected)
@@ -166,7 +166,7 @@ def test_it_is_a_dictionary_that_numbers_its_keys(batches, looked_up):
 
 
 @given(batches_of_keys)
-def test_a_table_made_from_another_s_keys_is_the_same(batches):
+def test_string_table_can_be_rebuilt_from_keys(batches):
     table = StringTable()
     for batch in batches:
         table.add(keys(*batch))
@@ -175,14 +175,14 @@ def test_a_table_made_from_another_s_keys_is_the_same(batches):
     assert again.rows(table.keys).tolist() == list(range(1, len(table)))
 
 
-def test_texts_of_no_tokens_may_stand_anywhere():
+def test_pair_keys_skip_empty_texts():
     expected = [*pairs(["中", "国"]), *pairs(["人"])]
     assert pairs([], ["中", "国"], [], [], ["人"], []).tolist() == expected
     assert pairs([], []).tolist() == []
 
 
-def test_all_pairs_of_many_strings_have_keys_of_their_own():
-    # Symbols of spaCy have small ids, hashes large ones: mixing must part both.
+def test_pair_keys_have_no_collisions():
+    # The ids of spaCy symbols are small and hashes are large. Neither may cause collisions.
     words = [chr(0x4E00 + i) for i in range(300)] + ["PERSON", "nsubj", "ORG", "LANG", "a", "1", END_MARK]
     first = unigram_key_array([a for a, _ in itertools.product(words, words)], NORMALISER)
     second = unigram_key_array([b for _, b in itertools.product(words, words)], NORMALISER)
@@ -201,13 +201,13 @@ def test_bigram_keys_equal_pair_keys_for_any_text(text, lower):
 
 
 @pytest.mark.parametrize("string", ["中", "中国人", "", END_MARK, "中国" + END_MARK])
-def test_a_string_that_is_no_bigram_has_the_key_of_no_pair(string):
+def test_non_bigram_key_differs_from_all_pair_keys(string):
     key = bigram_key_array([string], NORMALISER)[0]
     tokens = ["中", "国", "人", "中国", string or "x", END_MARK]
     assert key not in pairs(*([a, b] for a, b in itertools.product(tokens, tokens)))
 
 
-def test_unigram_keys_are_normalised_and_may_be_none():
+def test_unigram_keys_are_normalised_and_may_be_empty():
     assert unigram_key_array(["a7"], NORMALISER).tolist() == [get_string_id("a0")]
     assert unigram_key_array([], NORMALISER).shape == (0,)
     assert bigram_key_array([], NORMALISER).shape == (0,)

@@ -1,4 +1,4 @@
-"""The words of a lexicon in Docs, against a matcher that tries every span."""
+"""Lexicons: matches in Docs, compared with a brute-force search over all spans, and serialization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from spacy_tener.features.tokens import join_texts
 
 VOCAB = Vocab()
 OTHER_VOCAB = Vocab()
-# Letters, Chinese, beyond the basic plane, an accent that stands alone, white space, and the separator of Docs.
+# Latin and Chinese letters, characters outside the basic plane, a combining accent, white space, and the separator
+# between Docs.
 SIGNS = "aAb中国𠀀😀\u0301 \n\0"
 Found = list[tuple[str, int, int]]
 
@@ -33,12 +34,12 @@ def make_doc(words: list[str], spaces: list[bool] | None = None, vocab: Vocab = 
     return Doc(vocab, words=words, spaces=spaces or [False] * len(words))
 
 
-def of_characters(text: str) -> Doc:
+def character_doc(text: str) -> Doc:
     return make_doc(list(text))
 
 
-def found(lexicon: Lexicon, match: Match) -> list[Found]:
-    """The words of each Doc with their heads and tails, in the order of the match."""
+def matches_of_docs(lexicon: Lexicon, match: Match) -> list[Found]:
+    """Return the matched words of each Doc with their first and last token, in the order of the match."""
     words = [lexicon.words[word] for word in match.words]
     spans = list(zip(words, match.heads.tolist(), match.tails.tolist(), strict=True))
     ends = np.cumsum(match.counts).tolist()
@@ -47,13 +48,13 @@ def found(lexicon: Lexicon, match: Match) -> list[Found]:
 
 
 def expected(lexicon: Lexicon, doc: Doc, max_words: int | None = None) -> Found:
-    """Every span of tokens whose text is a word."""
+    """Return all spans of tokens whose text is a word, by brute force."""
     words = set(lexicon.words)
     spans: Found = []
     for head in range(len(doc)):
         texts = ((doc.text[doc[head].idx : token.idx + len(token)], head, token.i) for token in doc[head:])
-        of_head = [span for span in texts if span[0] in words]
-        spans += of_head if max_words is None else of_head[max(len(of_head) - max_words, 0) :]
+        spans_of_head = [span for span in texts if span[0] in words]
+        spans += spans_of_head if max_words is None else spans_of_head[max(len(spans_of_head) - max_words, 0) :]
     return spans
 
 
@@ -70,23 +71,23 @@ lexicons = st.builds(Lexicon, st.lists(st.text(SIGNS, max_size=5), max_size=12))
 
 
 @given(lexicons, st.lists(docs, max_size=4), st.none() | st.integers(0, 3))
-def test_all_spans_whose_text_is_a_word_are_found(lexicon: Lexicon, batch: list[Doc], max_words: int | None) -> None:
+def test_find_equals_brute_force_over_all_spans(lexicon: Lexicon, batch: list[Doc], max_words: int | None) -> None:
     match = lexicon.find(join_texts(batch), max_words)
-    assert found(lexicon, match) == [expected(lexicon, doc, max_words) for doc in batch]
+    assert matches_of_docs(lexicon, match) == [expected(lexicon, doc, max_words) for doc in batch]
 
 
 @given(docs, st.data(), st.integers(1, 7))
-def test_windows_of_the_search_change_nothing(doc: Doc, data: Any, window: int) -> None:
+def test_search_window_size_does_not_change_matches(doc: Doc, data: Any, window: int) -> None:
     spans = [doc.text[i:j] for i, j in itertools.combinations(range(len(doc.text) + 1), 2)] or [""]
     lexicon = Lexicon(data.draw(st.lists(st.sampled_from(spans), max_size=10)))
     lexicon._window = window
-    assert found(lexicon, lexicon.find(join_texts([doc]), 2)) == [expected(lexicon, doc, 2)]
+    assert matches_of_docs(lexicon, lexicon.find(join_texts([doc]), 2)) == [expected(lexicon, doc, 2)]
 
 
 @pytest.mark.parametrize("texts", [[], [""], ["", ""], ["没有词"], ["x"]])
-def test_nothing_found_gives_empty_arrays(texts: list[str]) -> None:
+def test_find_without_matches_returns_empty_arrays(texts: list[str]) -> None:
     for lexicon in (Lexicon([]), Lexicon(["中国"])):
-        match = lexicon.find(join_texts([of_characters(text) for text in texts]), 2)
+        match = lexicon.find(join_texts([character_doc(text) for text in texts]), 2)
         assert match.counts.tolist() == [0] * len(texts)
         for array in (match.words, match.heads, match.tails):
             assert array.shape == (0,)
@@ -94,12 +95,12 @@ def test_nothing_found_gives_empty_arrays(texts: list[str]) -> None:
             assert array.dtype == np.int64
 
 
-def test_negative_limit_is_refused() -> None:
+def test_negative_max_words_raises_error() -> None:
     with pytest.raises(ValueError, match=r"max_words .* got -1"):
-        Lexicon(["中国"]).find([of_characters("中国")], -1)
+        Lexicon(["中国"]).find([character_doc("中国")], -1)
 
 
-def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_max_words_limits_memory_during_search(monkeypatch: pytest.MonkeyPatch) -> None:
     lexicon = Lexicon("a" * length for length in range(2, 51))
     sizes: list[int] = []
     find = module.WordTrie.find
@@ -110,9 +111,9 @@ def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyP
         return found
 
     monkeypatch.setattr(module.WordTrie, "find", measure)
-    lexicon.find(join_texts([of_characters("a" * 20_000)]), 1)
+    lexicon.find(join_texts([character_doc("a" * 20_000)]), 1)
     assert len(sizes) > 2
-    # A window reaches a little further than its end.
+    # Words may extend beyond the end of a window.
     assert max(sizes) < 1.02 * module._MATCHES_PER_WINDOW
 
 
@@ -120,7 +121,7 @@ def test_the_limit_holds_memory_down_while_searching(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("string", ["", "人", "𠀀", "  ", "\n\t", "\u3000\u3000", "中\0国", "\0\0", "中\ud800"])
-def test_what_is_no_word_is_left_out(string: str) -> None:
+def test_invalid_words_are_excluded(string: str) -> None:
     lexicon = Lexicon([string, "中国"], ["x", "ns"])
     assert lexicon.words == ["中国"]
     assert lexicon.tag_names == ["", "ns"]
@@ -136,18 +137,20 @@ def test_what_is_no_word_is_left_out(string: str) -> None:
     ],
     ids=["no tags", "in the order of their appearance", "the first of equal words wins"],
 )
-def test_words_have_tags(words: list[str], tags: list[str] | None, tag_names: list[str], indices: list[int]) -> None:
+def test_tags_are_assigned_to_words(
+    words: list[str], tags: list[str] | None, tag_names: list[str], indices: list[int]
+) -> None:
     lexicon = Lexicon(words, tags)
     assert lexicon.words == list(dict.fromkeys(words))
     assert (lexicon.tag_names, lexicon.tags.tolist()) == (tag_names, indices)
 
 
-def test_too_few_tags_are_refused() -> None:
+def test_too_few_tags_raise_error() -> None:
     with pytest.raises(ValueError, match="shorter"):
         Lexicon(["南京", "北京"], ["ns"])
 
 
-def test_words_have_an_index() -> None:
+def test_index_returns_word_positions() -> None:
     lexicon = Lexicon(["南京", "一", "北京"])
     assert len(lexicon) == 2
     assert "北京" in lexicon
@@ -166,7 +169,7 @@ tags = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 
 
 @given(st.lists(st.tuples(st.text(max_size=6), tags)))
-def test_bytes_give_the_same_words_and_tags(pairs: list[tuple[str, str]]) -> None:
+def test_bytes_round_trip_keeps_words_and_tags(pairs: list[tuple[str, str]]) -> None:
     lexicon = Lexicon((word for word, _ in pairs), (tag for _, tag in pairs))
     words, tag_names, tags = lexicon.words, lexicon.tag_names, lexicon.tags.tolist()
     data = lexicon.to_bytes()
@@ -176,7 +179,7 @@ def test_bytes_give_the_same_words_and_tags(pairs: list[tuple[str, str]]) -> Non
     assert loaded.to_bytes() == data
 
 
-def test_copies_are_the_lexicon_itself() -> None:
+def test_copies_share_the_same_lexicon_object() -> None:
     lexicon = Lexicon(["中国", "国人"], ["ns", "n"])
     assert copy.copy(lexicon) is lexicon
     assert copy.deepcopy({"lexicon": lexicon})["lexicon"] is lexicon
@@ -189,10 +192,10 @@ def test_copies_are_the_lexicon_itself() -> None:
 
 def _count(lexicon: Lexicon, text: str) -> tuple[int, bool]:
     built = "trie" in vars(lexicon)
-    return int(lexicon.find(join_texts([of_characters(text)])).words.size), built
+    return int(lexicon.find(join_texts([character_doc(text)])).words.size), built
 
 
-def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pickle_loads_without_registered_lexicon(monkeypatch: pytest.MonkeyPatch) -> None:
     lexicon = Lexicon(["中国", "国人"], ["ns", "n"])
     data = pickle.dumps(lexicon)
     monkeypatch.setattr(module, "_LOADED", weakref.WeakValueDictionary())
@@ -202,7 +205,7 @@ def test_pickle_is_read_in_a_process_that_knows_no_lexicon(monkeypatch: pytest.M
     assert _count(loaded, "中国人") == (2, False)
 
 
-def test_an_endless_list_is_refused(monkeypatch):
+def test_too_many_words_raise_error(monkeypatch):
     monkeypatch.setattr("spacy_tener.features.lexicon.MAX_LEXICON_WORDS", 100)
     with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
         Lexicon(f"词{number}" for number in itertools.count())
@@ -230,12 +233,12 @@ PACKED = Lexicon(["中国", "𠀀 b", "New\nYork"], ["", "ns", "人名"]).to_byt
         pickle.dumps(["中国"]) * 3,
     ],
 )
-def test_damaged_bytes_are_refused(data: bytes) -> None:
+def test_damaged_bytes_raise_error(data: bytes) -> None:
     with pytest.raises(ValueError, match=rf"These {len(data)} bytes are no lexicon"):
         Lexicon.from_bytes(data)
 
 
 @pytest.mark.parametrize("tag", ["\ud800", "n\0"])
-def test_a_tag_that_cannot_be_saved_is_refused(tag):
+def test_unserializable_tag_raises_error(tag):
     with pytest.raises(RemedyError, match=r"tag .* of a lexicon's word cannot be saved"):
         Lexicon(["中国"], [tag])

@@ -1,4 +1,4 @@
-"""Where a lexicon's words come from, and which of them are left out."""
+"""Sources of lexicon words: jieba, word lists and vectors, and the filters and formats of lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from spacy_tener.features.lexicon_sources import (
 )
 
 
-def tagged(lexicon: Lexicon) -> dict[str, str]:
+def tags_by_word(lexicon: Lexicon) -> dict[str, str]:
     return {word: lexicon.tag_names[tag] for word, tag in zip(lexicon.words, lexicon.tags, strict=True)}
 
 
@@ -41,8 +41,8 @@ def jieba_words() -> Lexicon:
     return jieba_lexicon()()
 
 
-def test_jieba_dictionary_is_read_with_its_parts_of_speech(jieba_words: Lexicon) -> None:
-    words = tagged(jieba_words)
+def test_jieba_dictionary_contains_part_of_speech_tags(jieba_words: Lexicon) -> None:
+    words = tags_by_word(jieba_words)
     assert len(words) == 337_302
     assert (words["南京"], words["长江大桥"], words["清华大学"]) == ("ns", "ns", "nt")
     assert {len(word) for word in words} == set(range(2, 11))
@@ -52,28 +52,28 @@ def test_jieba_dictionary_is_read_with_its_parts_of_speech(jieba_words: Lexicon)
 # Lists
 
 
-def test_word_list_has_the_tag_given(tmp_path: Path) -> None:
+def test_word_list_applies_given_tag(tmp_path: Path) -> None:
     path = write(tmp_path / "places.txt", "南京", "北京大学", "人")
-    assert tagged(word_list(path, tag="place")()) == {"南京": "place", "北京大学": "place"}
-    assert tagged(word_list(str(path))()) == {"南京": "", "北京大学": ""}
+    assert tags_by_word(word_list(path, tag="place")()) == {"南京": "place", "北京大学": "place"}
+    assert tags_by_word(word_list(str(path))()) == {"南京": "", "北京大学": ""}
 
 
-def test_word_list_is_limited_by_frequency_and_length(tmp_path: Path) -> None:
+def test_word_list_filters_by_frequency_and_length(tmp_path: Path) -> None:
     path = write(tmp_path / "places.txt", "南京\t120", "北京\t7", "北京大学\t100", "上海\t8")
     assert word_list(path, min_frequency=8)().words == ["南京", "北京大学", "上海"]
     assert word_list(path, min_frequency=8, max_length=3)().words == ["南京", "上海"]
 
 
-def test_directory_of_lists_tags_words_with_the_names_of_files(tmp_path: Path) -> None:
+def test_directory_tags_words_with_file_names(tmp_path: Path) -> None:
     write(tmp_path / "THUOCL_food.txt", "饺子\t3", "北京烤鸭\t9")
     write(tmp_path / "THUOCL_diming.txt", "北京\t3", "饺子\t1")
     lexicon = word_list(tmp_path)()
-    assert tagged(lexicon) == {"北京": "THUOCL_diming", "饺子": "THUOCL_diming", "北京烤鸭": "THUOCL_food"}
-    assert set(tagged(word_list(tmp_path, tag="")()).values()) == {""}
-    assert set(tagged(word_list(tmp_path, tag="x")()).values()) == {"x"}
+    assert tags_by_word(lexicon) == {"北京": "THUOCL_diming", "饺子": "THUOCL_diming", "北京烤鸭": "THUOCL_food"}
+    assert set(tags_by_word(word_list(tmp_path, tag="")()).values()) == {""}
+    assert set(tags_by_word(word_list(tmp_path, tag="x")()).values()) == {"x"}
 
 
-def test_list_without_frequencies_cannot_be_limited_by_them(tmp_path: Path) -> None:
+def test_min_frequency_without_frequencies_raises_error(tmp_path: Path) -> None:
     path = write(tmp_path / "mixed.txt", "南京\t3", "北京")
     with pytest.raises(
         ValueError, match=r"mixed.txt:2: '北京' has no frequency, but min_frequency is \d+. Set min_frequency to 0"
@@ -81,7 +81,7 @@ def test_list_without_frequencies_cannot_be_limited_by_them(tmp_path: Path) -> N
         word_list(path, min_frequency=1)()
 
 
-def test_missing_list_is_an_error_when_it_is_read(tmp_path: Path) -> None:
+def test_missing_list_raises_error_on_load(tmp_path: Path) -> None:
     source = word_list(tmp_path / "nowhere.txt")
     with pytest.raises(ValueError, match=r"nowhere\.txt: cannot be read: No such file"):
         source()
@@ -90,14 +90,14 @@ def test_missing_list_is_an_error_when_it_is_read(tmp_path: Path) -> None:
 # Vectors
 
 
-def test_strings_of_a_vectors_file_are_words(tmp_path: Path) -> None:
-    """Those of two to ten characters. Values are not read."""
+def test_vector_file_provides_words(tmp_path: Path) -> None:
+    """Only strings of two to ten characters are words. Vector values are not parsed."""
     long = "一二三四五六七八九十"
     path = write(tmp_path / "w.vec", "5 2", "</s> 1 2", "南京 x y", "人 0.3 0.4", f"{long} 1 2", f"{long}一 1 2")
     assert vectors_lexicon(path)().words == ["</s>", "南京", long]
 
 
-def test_strings_of_spacy_vectors_are_words(tmp_path: Path) -> None:
+def test_spacy_vectors_provide_words(tmp_path: Path) -> None:
     nlp = spacy.blank("zh")
     for word in ("南京", "人", "清华大学"):
         nlp.vocab.set_vector(word, cast(Floats1d, np.ones(2, dtype=np.float32)))
@@ -105,25 +105,25 @@ def test_strings_of_spacy_vectors_are_words(tmp_path: Path) -> None:
     assert set(vectors_lexicon(tmp_path)().words) == {"南京", "清华大学"}
 
 
-def test_missing_vectors_are_named(tmp_path: Path) -> None:
+def test_missing_vectors_raise_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"nowhere: cannot be read: No such file"):
         vectors_lexicon(tmp_path / "nowhere")()
 
 
-# Several
+# Joined sources
 
 
-def test_joined_sources_keep_the_first_tag_of_a_word(tmp_path: Path) -> None:
+def test_joined_sources_keep_first_tag_of_duplicate_word(tmp_path: Path) -> None:
     places = write(tmp_path / "places.txt", "南京", "长江")
     people = write(tmp_path / "people.txt", "长江", "小明")
     joined = joined_lexicon(word_list(places, tag="place"), word_list(people, tag="person"), word_list(people))
-    assert tagged(joined()) == {"南京": "place", "长江": "place", "小明": "person"}
+    assert tags_by_word(joined()) == {"南京": "place", "长江": "place", "小明": "person"}
 
 
-# All
+# All sources
 
 
-def test_empty_lists_and_no_sources_are_an_empty_lexicon(tmp_path: Path) -> None:
+def test_empty_sources_give_empty_lexicon(tmp_path: Path) -> None:
     for source in (word_list(write(tmp_path / "empty.txt")), joined_lexicon()):
         assert len(source()) == 0
 
@@ -137,8 +137,8 @@ def test_empty_lists_and_no_sources_are_an_empty_lexicon(tmp_path: Path) -> None
         joined_lexicon(jieba_lexicon(), word_list("words.txt")),
     ],
 )
-def test_sources_are_read_late_and_can_be_pickled(source: LexiconSource) -> None:
-    # None of the files exists: nothing has been read yet.
+def test_sources_are_lazy_and_picklable(source: LexiconSource) -> None:
+    # The files do not exist, so a source that reads them early would fail.
     assert callable(pickle.loads(pickle.dumps(source)))
 
 
@@ -160,7 +160,7 @@ def read(
         ("New York ", ("New York", None, "x"), ("New York", None, "x")),
         ("#标签", ("#标签", None, "x"), ("#标签", None, "x")),
         ("南京\t120", ("南京", 120, "x"), ("南京", 120, "x")),
-        # As in three lines of THUOCL.
+        # THUOCL contains such lines.
         ("丁香\t125472s", ("丁香", 125472, "x"), ("丁香", 125472, "x")),
         ("星塔村 \t 3? ", ("星塔村", 3, "x"), ("星塔村", 3, "x")),
         ("iPhone 15 Pro", ("iPhone 15 Pro", None, "x"), ("iPhone 15 Pro", None, "x")),
@@ -179,7 +179,7 @@ def read(
         ("巴黎\t-3", None, ("巴黎", None, "-3")),
     ],
 )
-def test_lines_of_a_list(
+def test_list_lines_are_parsed(
     tmp_path: Path,
     line: str,
     expected: tuple[str, int | None, str] | None,
@@ -195,37 +195,37 @@ def test_lines_of_a_list(
                 read(tmp_path / "list.txt", content, "x", has_tags=has_tags)
 
 
-def test_without_a_tag_a_line_is_jiebas_only_by_one_of_its_tags(tmp_path: Path) -> None:
+def test_jieba_format_requires_known_jieba_tag(tmp_path: Path) -> None:
     content = "iphone 15 pro\n北京 3 ns\n郭靖 3 nrt\n"
     found = [("iphone 15 pro", None, ""), ("北京", 3, "ns"), ("郭靖", 3, "nrt")]
     assert read(tmp_path / "list.txt", content, has_tags=True, allow_jieba_format=True) == found
     assert read(tmp_path / "list.txt", content, has_tags=True) == [(line, None, "") for line in content.splitlines()]
 
 
-def test_beside_a_label_no_line_is_jiebas(tmp_path: Path) -> None:
+def test_jieba_format_is_ignored_if_label_is_given(tmp_path: Path) -> None:
     content = "iphone 15 pro\ngalaxy 20 s\n北京 3 ns\n南京\tCITY\n"
     words = [("iphone 15 pro", None, "PRODUCT"), ("galaxy 20 s", None, "PRODUCT"), ("北京 3 ns", None, "PRODUCT")]
     found = read(tmp_path / "list.txt", content, "PRODUCT", has_tags=True, allow_jieba_format=True)
     assert found == [*words, ("南京", None, "CITY")]
 
 
-def test_a_frequency_of_thousands_of_digits_is_cut(tmp_path: Path) -> None:
+def test_huge_frequency_is_capped(tmp_path: Path) -> None:
     assert read(tmp_path / "list.txt", "南京\t" + "9" * 10_000) == [("南京", 10**18 - 1, "")]
 
 
-def test_directory_gives_its_lists_in_order(tmp_path: Path) -> None:
+def test_directory_lists_files_in_sorted_order(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for name in ("b.txt", "a.txt.xz", "LICENSE", "c.txt.gz", "d.txt.bz2", "e.vec", ".hidden.txt", "sub/f.txt"):
         write(tmp_path / name)
     assert [path.name for path in list_files(tmp_path)] == ["a.txt.xz", "b.txt", "c.txt.gz", "d.txt.bz2", "f.txt"]
 
 
-def test_file_of_any_name_is_a_list(tmp_path: Path) -> None:
+def test_single_file_with_any_suffix_is_accepted(tmp_path: Path) -> None:
     path = write(tmp_path / "words.lst")
     assert list_files(path) == [path]
 
 
-def test_directory_without_lists_is_refused(tmp_path: Path) -> None:
+def test_directory_without_lists_raises_error(tmp_path: Path) -> None:
     write(tmp_path / "README.md")
     with pytest.raises(ValueError, match=r"no file in it ends in \.txt"):
         list_files(tmp_path)
@@ -235,5 +235,5 @@ def test_directory_without_lists_is_refused(tmp_path: Path) -> None:
     ("name", "expected"),
     [("THUOCL_law.txt", "THUOCL_law"), ("a.b.txt.xz", "a.b"), ("words.lst", "words"), ("words", "words")],
 )
-def test_lists_are_named_after_their_files(name: str, expected: str) -> None:
+def test_list_name_is_file_name_without_suffixes(name: str, expected: str) -> None:
     assert list_name(Path("lists") / name) == expected

@@ -1,4 +1,4 @@
-"""Segmentation: jieba's words, and those of lists."""
+"""Word segmentation by jieba, word lists that override it, and segmentation features of tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def words_of(text, segmentation):
     return [text[end - length : end] for end, length in zip(ends, segmentation.lengths, strict=True)]
 
 
-def test_docs_are_divided_one_by_one():
+def test_docs_are_segmented_separately():
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc("今天北"), nlp.make_doc(""), nlp.make_doc("京城\r"), nlp.make_doc("\n王小明")]
     text = join_texts(docs)
@@ -41,7 +41,7 @@ def keys_of(words, *, lengths, tags):
     return token_keys(join_texts([doc]), segmentation).tolist()
 
 
-def test_the_characters_of_a_word_differ_by_their_edges_and_words_by_their_tags():
+def test_token_keys_encode_word_position_and_tag():
     b, i, i2, e, s = keys_of(list("股份有限公"), lengths=[4, 1], tags=[7, 7])
     assert i == i2
     assert len({b, i, e, s}) == 4
@@ -49,7 +49,7 @@ def test_the_characters_of_a_word_differ_by_their_edges_and_words_by_their_tags(
     assert not {b, i, e, s} & set(keys_of(list("股份有限公"), lengths=[4, 1], tags=[8, 8]))
 
 
-def test_tokens_of_several_characters_have_the_edges_of_the_words_they_begin_and_end():
+def test_multi_character_token_keys_use_word_boundaries():
     b, i, _, e = keys_of(list("股份有限"), lengths=[4], tags=[7])
     (s,) = keys_of(["股"], lengths=[1], tags=[7])
     assert keys_of(["股份", "有限"], lengths=[4], tags=[7]) == [b, e]
@@ -62,7 +62,7 @@ def is_latin(char):
 
 
 def apply_list(text, segmentation, words):
-    """Words of a list over a segmentation, character by character: the longest first, from the left."""
+    """Apply a word list to a segmentation by forward maximum matching, as a reference."""
     word_of_character = [(word, tag) for word, (length, tag) in enumerate(segmentation) for _ in range(length)]
     start = 0
     while start < len(text):
@@ -84,15 +84,17 @@ def cuts(text, *edges):
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_words_of_lists_stand_over_those_of_the_segmenter(data):
+def test_word_lists_override_segmenter(data):
     texts = data.draw(st.lists(st.text("甲乙丙aZ9", max_size=9), min_size=1, max_size=4))
     docs = [Doc(VOCAB, words=list(text), spaces=[False] * len(text)) for text in texts]
-    divisions = []
+    segmentations = []
     for text in texts:
         ends = sorted(data.draw(st.sets(st.integers(1, max(len(text), 1))))) if text else []
         ends = [*(end for end in ends if end < len(text)), len(text)] if text else []
-        divisions.append([(end - start, data.draw(st.integers(1, 3))) for start, end in itertools.pairwise([0, *ends])])
-    joined = [part for segmentation in divisions for part in [*segmentation, (1, 0)]]
+        segmentations.append(
+            [(end - start, data.draw(st.integers(1, 3))) for start, end in itertools.pairwise([0, *ends])]
+        )
+    joined = [part for segmentation in segmentations for part in [*segmentation, (1, 0)]]
     lengths, tags = np.array(joined, dtype=np.int64).T
     words = st.dictionaries(st.text("甲乙丙aZ9", min_size=2, max_size=4), st.sampled_from(["", "x", "y"]), max_size=5)
     lists = data.draw(st.lists(st.tuples(words, st.sets(st.integers(0, len(texts) - 1), min_size=1)), max_size=2))
@@ -103,7 +105,7 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
     ]
     found, _ = apply_word_lists(join_texts(docs), Segmentation(lengths, tags.astype(np.uint64)), word_lists)
     expected = []
-    for index, (text, segmentation) in enumerate(zip(texts, divisions, strict=True)):
+    for index, (text, segmentation) in enumerate(zip(texts, segmentations, strict=True)):
         for words, indices in lists:
             if index in indices:
                 hashes = {word: get_string_id(tag) if tag else 0 for word, tag in words.items()}
@@ -112,7 +114,7 @@ def test_words_of_lists_stand_over_those_of_the_segmenter(data):
     assert list(zip(found.lengths.tolist(), found.tags.tolist(), strict=True)) == expected
 
 
-def test_words_side_by_side_are_found_beside_one_that_is_cut():
+def test_adjacent_list_words_match_and_partial_latin_word_does_not():
     doc = Doc(VOCAB, words=list("大甲乙丙丁aZ9"), spaces=[False] * 8)
     lists = [(WordList(dict.fromkeys(["甲乙", "丙丁", "aZ"], WordListEntry())), np.array([0]))]
     segmentation = Segmentation(np.array([8, 1]), np.array([1, 0], dtype=np.uint64))

@@ -1,4 +1,4 @@
-"""Word subwords: which of them each token has, and the windows in which a transformer reads them."""
+"""Subword tokens: the alignment of tokens and subwords, and the windows that are the input of a transformer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tokenizer(tmp_path_factory):
     return TokenizerJson((folder / "tokenizer.json").read_bytes()).subword_tokenizer(POSITIONS, 5)
 
 
-def words(text: str) -> Doc:
+def word_doc(text: str) -> Doc:
     return spacy.blank("en")(text)
 
 
@@ -33,7 +33,7 @@ def names_of(found: SubwordBatch) -> list[str]:
 
 
 def subwords_of_tokens(tokenizer: SubwordTokenizer, *docs: Doc) -> list[tuple[str, list[str]]]:
-    """Each token with its subwords."""
+    """Return the tokens with their subwords."""
     found = tokenizer(docs)
     names = names_of(found)
     tokens = [token.text for doc in docs for token in doc]
@@ -43,7 +43,7 @@ def subwords_of_tokens(tokenizer: SubwordTokenizer, *docs: Doc) -> list[tuple[st
     return list(zip(tokens, names_of_tokens, strict=True))
 
 
-def test_digits_and_letters_share_the_pieces_that_cover_them(tokenizer):
+def test_characters_share_covering_subword(tokenizer):
     digits = [(digit, ["2023"]) for digit in "2023"]
     phone = [(letter, ["iphone"]) for letter in "iPhone"]
     found = subwords_of_tokens(tokenizer, characters("2023在iPhones去龘😀"))
@@ -51,8 +51,8 @@ def test_digits_and_letters_share_the_pieces_that_cover_them(tokenizer):
     assert found == [*digits, ("在", ["在"]), *phone, ("s", ["##s"]), ("去", ["去"]), *unknown]
 
 
-def test_a_word_has_all_its_pieces(tokenizer):
-    assert subwords_of_tokens(tokenizer, words("John's iPhonesx rained.")) == [
+def test_word_has_all_covering_subwords(tokenizer):
+    assert subwords_of_tokens(tokenizer, word_doc("John's iPhonesx rained.")) == [
         ("John", ["john"]),
         ("'s", ["[UNK]", "s"]),
         ("iPhonesx", ["iphone", "##s", "##x"]),
@@ -61,34 +61,34 @@ def test_a_word_has_all_its_pieces(tokenizer):
     ]
 
 
-def test_white_space_and_control_characters_have_no_piece(tokenizer):
+def test_whitespace_and_control_characters_have_no_subword(tokenizer):
     found = subwords_of_tokens(tokenizer, characters("吴 \n\u200b\x07\u3000在"))
     assert found == [("吴", ["吴"]), *((c, []) for c in " \n\u200b\x07\u3000"), ("在", ["在"])]
 
 
-def test_accents_that_the_tokenizer_strips_do_not_shift_what_follows(tokenizer):
+def test_stripped_accents_do_not_shift_alignment(tokenizer):
     decomposed = "jo\u0308hn去"
     assert [subwords for _, subwords in subwords_of_tokens(tokenizer, characters(decomposed))] == [["john"]] * 5 + [
         ["去"]
     ]
-    assert subwords_of_tokens(tokenizer, words("Jöhn rained")) == [("Jöhn", ["john"]), ("rained", ["rained"])]
+    assert subwords_of_tokens(tokenizer, word_doc("Jöhn rained")) == [("Jöhn", ["john"]), ("rained", ["rained"])]
 
 
-def test_the_tokens_do_not_change_the_pieces(tokenizer):
+def test_subwords_do_not_depend_on_tokenization(tokenizer):
     text = "吴重阳 bought 2023 iPhones 去"
     one_token = Doc(VOCAB, words=[text], spaces=[False])
-    for doc in (characters(text), words(text)):
+    for doc in (characters(text), word_doc(text)):
         np.testing.assert_array_equal(tokenizer([doc]).ids, tokenizer([one_token]).ids)
 
 
-def test_texts_of_a_batch_are_kept_apart(tokenizer):
-    docs = [characters("吴重"), characters(""), words("   "), words("new york"), characters("20")]
+def test_batching_does_not_change_subwords(tokenizer):
+    docs = [characters("吴重"), characters(""), word_doc("   "), word_doc("new york"), characters("20")]
     alone = [pair for doc in docs for pair in subwords_of_tokens(tokenizer, doc)]
     assert subwords_of_tokens(tokenizer, *docs) == alone
     assert tokenizer(docs).lengths.tolist() == [4, 4, 3]
 
 
-def test_each_window_has_the_special_pieces_around_it(tokenizer):
+def test_windows_start_and_end_with_special_tokens(tokenizer):
     found = tokenizer([characters("吴重阳" * 40), characters("在")])
     names = names_of(found)
     ends = np.cumsum(found.lengths)
@@ -97,20 +97,20 @@ def test_each_window_has_the_special_pieces_around_it(tokenizer):
     assert max(found.lengths) == POSITIONS
 
 
-def test_a_long_text_is_read_in_windows_without_losing_a_piece(tokenizer):
+def test_windows_cover_all_subwords_of_long_text(tokenizer):
     text = "吴重阳在中国银行工作2023" * 30
     found = subwords_of_tokens(tokenizer, characters(text))
     assert found == [(c, [c] if c not in "2023" else ["2023"]) for c in text]
 
 
-def test_a_token_longer_than_a_window_has_all_its_pieces(tokenizer):
+def test_token_longer_than_window_has_all_subwords(tokenizer):
     long_word = "吴" * 100
     ((_, subwords),) = subwords_of_tokens(tokenizer, Doc(VOCAB, words=[long_word]))
     assert subwords == list(long_word)
 
 
-def test_a_process_that_is_forked_after_texts_were_split_hears_no_warning(tmp_path):
-    """In a process of its own: other tests split batches, after which tokenizers warns."""
+def test_fork_after_tokenization_emits_no_warning(tmp_path):
+    """Run in a new process, since tokenizers warns after other tests have tokenized batches."""
     save_tiny_transformer(tmp_path)
     code = """
 import os, sys
@@ -130,7 +130,7 @@ if child:
 
 @pytest.mark.parametrize("n_subwords", [0, 1, 9, 10, 11, 14, 15, 19, 20, 100, 101, 999])
 @pytest.mark.parametrize(("size", "overlap"), [(10, 0), (10, 3), (20, 9), (11, 5)])
-def test_each_piece_is_read_where_it_has_context_on_both_sides(n_subwords, size, overlap):
+def test_subwords_have_context_on_both_sides(n_subwords, size, overlap):
     starts, window_indices = overlapping_windows(n_subwords, size=size, overlap=overlap)
     assert len(window_indices) == n_subwords
     assert len(starts) == (0 if n_subwords == 0 else 1) or n_subwords > size
@@ -142,13 +142,13 @@ def test_each_piece_is_read_where_it_has_context_on_both_sides(n_subwords, size,
 
 
 @pytest.mark.parametrize("n_subwords", [21, 100, 999])
-def test_there_is_no_window_more_than_the_context_asks_for(n_subwords):
+def test_number_of_windows_is_minimal(n_subwords):
     starts, _ = overlapping_windows(n_subwords, size=20, overlap=5)
     assert (len(starts) - 1) * 10 + 10 < n_subwords <= len(starts) * 10 + 10
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_alignment_is_that_of_all_pairs_compared(seed):
+def test_alignment_equals_brute_force(seed):
     rng = np.random.default_rng(seed)
     cuts = np.sort(rng.integers(0, 60, size=20))
     starts, ends = cuts[::2], cuts[1::2]
@@ -173,11 +173,11 @@ def test_alignment_is_that_of_all_pairs_compared(seed):
         models.BPE({"[CLS]": 0, "[SEP]": 1, "在": 2}, []),
     ],
 )
-def test_a_vocabulary_without_latin_letters_or_an_unknown_piece_is_read(model):
+def test_vocabulary_without_latin_or_unknown_token_loads(model):
     tokenizer = Tokenizer(model)
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
     tokenizer = TokenizerJson(tokenizer.to_str().encode()).subword_tokenizer(100, 10)
-    assert tokenizer([words("在")]).ids.tolist() == [0, 2, 1]
+    assert tokenizer([word_doc("在")]).ids.tolist() == [0, 2, 1]
     if not isinstance(model, models.BPE):
         with pytest.raises(RemedyError, match=r"The tokenizer cannot split a text: .*Missing \[UNK\] token"):
-            tokenizer([words("去")])
+            tokenizer([word_doc("去")])

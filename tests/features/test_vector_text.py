@@ -1,4 +1,4 @@
-"""Vectors as text: formats, packings, odd strings and broken lines."""
+"""Vectors in text files: formats, compression, unusual strings and malformed lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(tmp_path: Path) -> Read:
     return read_content
 
 
-# Formats and packings
+# Formats and compression
 
 
 @pytest.mark.parametrize(
@@ -42,29 +42,29 @@ def read(tmp_path: Path) -> Read:
         ("7 1 2\n8 3 4\n", ["7", "8"]),
         ("New York 1 2\nof 3 4\n", ["New York", "of"]),
     ],
-    ids=["header", "no header", "a digit that is no header", "a first string with a space"],
+    ids=["header", "no header", "row that looks like a header", "first string with a space"],
 )
-def test_a_header_is_no_row_and_a_row_is_no_header(read: Read, content: str, strings: list[str]) -> None:
+def test_header_is_distinguished_from_rows(read: Read, content: str, strings: list[str]) -> None:
     vectors = read(content)
     assert vectors.strings == strings
     assert vectors.table.tolist() == [[1, 2], [3, 4]]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_packing_is_known_by_its_first_bytes_not_by_the_name(read: Read, pack: Callable[[bytes], bytes]) -> None:
-    vectors = read(pack("2 2\n中 1 2\n国 3 4\n".encode()))
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])
+def test_compression_is_detected_from_first_bytes(read: Read, compress: Callable[[bytes], bytes]) -> None:
+    vectors = read(compress("2 2\n中 1 2\n国 3 4\n".encode()))
     assert vectors.strings == ["中", "国"]
     assert vectors.table.tolist() == [[1, 2], [3, 4]]
 
 
-def test_files_that_were_packed_piece_by_piece_are_read_to_the_end(read: Read) -> None:
+def test_concatenated_gzip_members_are_read_completely(read: Read) -> None:
     assert read(gzip.compress(b"a 1 2\n") + gzip.compress(b"b 3 4\n")).strings == ["a", "b"]
 
 
 @pytest.mark.parametrize(
     "content",
     [
-        "2 2\na 1 2 \nb 3 4 \n",  # as word2vec itself writes
+        "2 2\na 1 2 \nb 3 4 \n",  # the format that word2vec writes
         "2 2 \r\na 1 2\r\nb 3 4\r\n",
         "\ufeff2 2\na 1 2\nb 3 4",
         "2 2\na 1 2\n\nb 3 4\n\n\n",
@@ -72,39 +72,39 @@ def test_files_that_were_packed_piece_by_piece_are_read_to_the_end(read: Read) -
     ],
     ids=["space at line end", "carriage returns", "byte order mark, no last line end", "blank lines", "notations"],
 )
-def test_harmless_differences_of_writing_do_not_matter(read: Read, content: str) -> None:
+def test_whitespace_and_number_format_variants_are_accepted(read: Read, content: str) -> None:
     vectors = read(content)
     assert vectors.strings == ["a", "b"]
     assert vectors.table.tolist() == [[1, 2], [3, 4]]
 
 
-# Odd strings
+# Unusual strings
 
 
 @pytest.mark.parametrize(
     "string", [" 3.5", "\u3000", "\u00a0", "\u2028", "\u0085", "\x1c", "\t", "😀", " ", "#", "a\u3000b"]
 )
-def test_odd_string_keeps_its_row(read: Read, string: str) -> None:
+def test_unusual_string_is_read(read: Read, string: str) -> None:
     vectors = read(f"x 1 2\n{string} 3 4\ny 5 6\n")
     assert vectors.strings == ["x", string, "y"]
     assert vectors.table.tolist() == [[1, 2], [3, 4], [5, 6]]
 
 
 @pytest.mark.parametrize("string", ["New York", ". . .", "at name@domain.com", "Windows 10"])
-def test_string_with_spaces_is_split_off_from_the_right(read: Read, string: str) -> None:
+def test_string_with_spaces_is_split_from_the_right(read: Read, string: str) -> None:
     vectors = read(f"x 0.1 0.2\n{string} 0.5 0.25\n")
     assert vectors.strings == ["x", string]
     assert vectors.table[1].tolist() == [0.5, 0.25]
 
 
-def test_string_that_is_not_utf8_is_left_out_with_a_warning(read: Read) -> None:
+def test_invalid_utf8_string_is_skipped_with_warning(read: Read) -> None:
     with pytest.warns(UserWarning, match="1 rows were left out"):
         vectors = read(b"3 2\na 1 2\n\xe4\xb8 3 4\nb 5 6\n")
     assert vectors.strings == ["a", "b"]
     assert vectors.table.tolist() == [[1, 2], [5, 6]]
 
 
-# Broken lines
+# Malformed lines
 
 
 @pytest.mark.parametrize(
@@ -130,33 +130,31 @@ def test_string_that_is_not_utf8_is_left_out_with_a_warning(read: Read) -> None:
     ],
 )
 @pytest.mark.parametrize("header", ["3 2\n", ""])
-def test_broken_line_is_named_with_file_number_and_reason(read: Read, header: str, line: str, reason: str) -> None:
+def test_malformed_line_error_names_line_and_reason(read: Read, header: str, line: str, reason: str) -> None:
     number = 3 if header else 2
     with pytest.raises(ValueError, match=rf"some\.vec:{number}: .*{reason}"):
         read(f"{header}a 1 2\n{line}\nc 5 6\n")
 
 
-def test_number_of_a_broken_line_counts_blank_lines_and_earlier_chunks(
-    read: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_error_line_number_counts_blank_lines_and_chunks(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_text, "_CHUNK", 10)
     with pytest.raises(ValueError, match=r"some\.vec:8: 'x' is not a number"):
         read("5 2\na 1 2\nb 3 4\n\n\nc 5 6\nd 7 8\ne 9 x\n")
 
 
-def test_broken_line_is_shown_shortened(read: Read) -> None:
+def test_error_truncates_long_line(read: Read) -> None:
     with pytest.raises(ValueError, match=r"'b 0 0 .*\.\.\.'\. Repair or remove the line\.") as caught:
         read("a" + " 1" * 200 + "\nb" + " 0" * 199 + "\n")
     assert len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("promised", [1, 3])
-def test_header_with_another_count_is_warned_about(read: Read, promised: int) -> None:
-    with pytest.warns(UserWarning, match=f"promises {promised} rows, but it has 2"):
-        assert read(f"{promised} 2\na 1 2\nb 3 4\n").strings == ["a", "b"]
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_wrong_row_count_in_header_emits_warning(read: Read, n_rows: int) -> None:
+    with pytest.warns(UserWarning, match=f"promises {n_rows} rows, but it has 2"):
+        assert read(f"{n_rows} 2\na 1 2\nb 3 4\n").strings == ["a", "b"]
 
 
-# Files that are no vectors
+# Other files
 
 
 BINARY = b"2 2\na \x00\x00\x80?\x00\x00\x80?\nb \x00\x00\x80?\x00\x00\x80?\n"
@@ -176,18 +174,18 @@ BINARY = b"2 2\na \x00\x00\x80?\x00\x00\x80?\nb \x00\x00\x80?\x00\x00\x80?\n"
         (b"PK\x03\x04" + bytes(100), r"zip archive\. Extract it"),
     ],
 )
-def test_what_is_no_file_of_vectors_is_refused_with_the_remedy(read: Read, content: str | bytes, reason: str) -> None:
+def test_other_file_format_raises_error_with_fix(read: Read, content: str | bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         read(content)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("damage", ["cut", "overwritten"])
-def test_damaged_packed_file_is_refused(read: Read, pack: Callable[[bytes], bytes], damage: str) -> None:
+def test_damaged_compressed_file_raises_error(read: Read, compress: Callable[[bytes], bytes], damage: str) -> None:
     rng = np.random.default_rng(0)
-    packed = pack("".join(f"w{i} {a} {b}\n" for i, (a, b) in enumerate(rng.normal(size=(3000, 2)))).encode())
-    half = len(packed) // 2
-    content = packed[:half] if damage == "cut" else packed[:half] + b"\xff" * 1000 + packed[half + 1000 :]
+    compressed = compress("".join(f"w{i} {a} {b}\n" for i, (a, b) in enumerate(rng.normal(size=(3000, 2)))).encode())
+    half = len(compressed) // 2
+    content = compressed[:half] if damage == "cut" else compressed[:half] + b"\xff" * 1000 + compressed[half + 1000 :]
     with pytest.raises(ValueError, match="cannot be read"):
         read(content)
 
@@ -195,7 +193,7 @@ def test_damaged_packed_file_is_refused(read: Read, pack: Callable[[bytes], byte
 # Size
 
 
-def test_chunks_do_not_show_in_the_result(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunk_size_does_not_change_vectors(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     table = np.random.default_rng(1).normal(size=(300, 7)).astype(np.float32)
     content = "300 7\n" + "".join(f"s{i} {' '.join(map(str, row.tolist()))}\n" for i, row in enumerate(table))
     monkeypatch.setattr(vector_text, "_CHUNK", 1000)
@@ -204,7 +202,7 @@ def test_chunks_do_not_show_in_the_result(read: Read, monkeypatch: pytest.Monkey
     np.testing.assert_array_equal(vectors.table, table)
 
 
-def test_memory_holds_the_table_once_and_not_the_text(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_memory_is_bounded_by_table_size(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vector_text, "_CHUNK", 1 << 16)
     content = "".join(f"s{i}" + " 0.123456789012" * 100 + "\n" for i in range(4000)).encode()
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Lists of words over a lexicon: found together, as a matcher that tries every span finds them; changed by threads."""
+"""Word lists on top of a lexicon: search compared with brute force, selection by Docs, serialization, and threads."""
 
 from __future__ import annotations
 
@@ -42,23 +42,23 @@ def doc_of(text: str, names: object = None) -> Doc:
     return doc
 
 
-def listed(*words: str, hidden: Sequence[str] = ()) -> WordList:
+def make_word_list(*words: str, hidden: Sequence[str] = ()) -> WordList:
     return WordList({**dict.fromkeys(words, WordListEntry()), **dict.fromkeys(hidden, WordListEntry(hidden=True))})
 
 
 def expected(lexicon: Lexicon, doc: Doc, lists: list[WordList], max_words: int | None) -> Found:
-    """Head, tail, layer and text of each word: each span by itself, as the highest layer has it."""
+    """Return head, tail, layer and text of all matches by brute force. The highest layer takes precedence."""
     found: Found = []
     for head in range(len(doc)):
-        of_head: Found = []
+        spans_of_head: Found = []
         for tail in range(head, len(doc)):
             text = doc.text[head : tail + 1]
             layers = [
                 layer for layer, words in enumerate([lexicon, *lists]) if text in getattr(words, "entries", words)
             ]
             if layers and not (layers[-1] and lists[layers[-1] - 1].entries[text].hidden):
-                of_head.append((head, tail, layers[-1], text))
-        found += of_head if max_words is None else of_head[max(len(of_head) - max_words, 0) :]
+                spans_of_head.append((head, tail, layers[-1], text))
+        found += spans_of_head if max_words is None else spans_of_head[max(len(spans_of_head) - max_words, 0) :]
     return found
 
 
@@ -71,54 +71,57 @@ words = st.lists(st.text("甲乙", min_size=2, max_size=5), max_size=8)
     st.lists(st.text("甲乙丙", max_size=7), min_size=3, max_size=3),
     st.none() | st.integers(0, 3),
 )
-def test_words_of_layers_are_those_of_trying_every_span(words_of_lexicon, layers, texts, max_words) -> None:
+def test_layered_search_equals_brute_force(words_of_lexicon, layers, texts, max_words) -> None:
     lexicon, docs = Lexicon(words_of_lexicon), [doc_of(text) for text in texts]
-    lists = [(listed(*shown, hidden=hidden), np.array(sorted(indices), dtype=int)) for shown, hidden, indices in layers]
+    lists = [
+        (make_word_list(*shown, hidden=hidden), np.array(sorted(indices), dtype=int))
+        for shown, hidden, indices in layers
+    ]
     found = find_layered(lexicon, TokenBatch.of(docs), lists, max_words)
     lexicons = [lexicon, *(words.lexicon for words, _ in lists)]
     columns = (found.match.heads, found.match.tails, found.layers, found.match.words)
     rows = iter(zip(*(column.tolist() for column in columns), strict=True))
     for index, doc in enumerate(docs):
-        of_doc = itertools.islice(rows, int(found.match.counts[index]))
-        spans = [(head, tail, layer, lexicons[layer].words[word]) for head, tail, layer, word in of_doc]
-        # A list that is not for this Doc is as one without words.
+        rows_of_doc = itertools.islice(rows, int(found.match.counts[index]))
+        spans = [(head, tail, layer, lexicons[layer].words[word]) for head, tail, layer, word in rows_of_doc]
+        # A list that does not apply to this Doc is treated as empty.
         lists_of_doc = [words if index in indices else WordList() for words, indices in lists]
         assert spans == expected(lexicon, doc, lists_of_doc, max_words)
 
 
-def test_the_distinct_words_of_lists_are_returned_once() -> None:
+def test_listed_words_are_deduplicated_per_list() -> None:
     lexicon = Lexicon(["甲乙"])
-    lists = [listed("乙丙", "丙丁"), listed("乙丙")]
+    lists = [make_word_list("乙丙", "丙丁"), make_word_list("乙丙")]
     docs = [doc_of("甲乙丙丁"), doc_of("乙丙乙丙"), doc_of("")]
     found = find_layered(lexicon, TokenBatch.of(docs), [(lists[0], np.array([0, 1])), (lists[1], np.array([1]))], None)
-    distinct, which = found.listed(lists)
+    distinct, entry_indices = found.listed(lists)
     assert distinct == [("乙丙", WordListEntry()), ("丙丁", WordListEntry()), ("乙丙", WordListEntry())]
-    assert which.tolist() == [0, 1, 2, 2]
+    assert entry_indices.tolist() == [0, 1, 2, 2]
     assert found.layers.tolist() == [0, 1, 1, 2, 2]
 
 
-def test_docs_get_the_lists_that_they_ask_for_the_last_on_top() -> None:
+def test_docs_select_lists_by_name_in_order() -> None:
     lists = WordLists()
-    a, b, common = listed("甲乙"), listed("丙丁"), listed("戊己")
+    a, b, common = make_word_list("甲乙"), make_word_list("丙丁"), make_word_list("戊己")
     docs = [doc_of("甲"), doc_of("甲", "a"), doc_of("甲", ["b", "a"]), doc_of("甲", ("a", "b")), doc_of("甲", [])]
     assert lists.active(docs[:1]) == []
     for name, words in (("", common), ("a", a), ("b", b), ("empty", WordList())):
         lists.put(name, words)
-    found = [(words, places.tolist()) for words, places in lists.active([*docs, doc_of("甲", "empty")])]
+    found = [(words, doc_indices.tolist()) for words, doc_indices in lists.active([*docs, doc_of("甲", "empty")])]
     assert found == [(common, [0, 1, 2, 3, 4, 5]), (a, [1, 3]), (b, [2]), (a, [2]), (b, [3])]
     lists.put("", None)
     lists.put("a", None)
     with pytest.warns(UserWarning, match=r"unknown lists of words, which are ignored: 'a'\. Known lists: 'b', 'empty'"):
-        assert [(words, places.tolist()) for words, places in lists.active(docs)] == [(b, [2]), (b, [3])]
+        assert [(words, doc_indices.tolist()) for words, doc_indices in lists.active(docs)] == [(b, [2]), (b, [3])]
 
 
 @pytest.mark.parametrize("names", [17, b"a", ["a", None], [{"甲乙": "A"}, 3]])
-def test_an_attribute_that_holds_no_names_is_refused(names: object) -> None:
+def test_invalid_list_names_raise_error(names: object) -> None:
     with pytest.raises(ValueError, match=f"{ATTRIBUTE} must be the name of a list of words, or several; got"):
         list_names(doc_of("甲", names))
 
 
-def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
+def test_unsaved_lists_are_excluded_from_serialization() -> None:
     lists = WordLists()
     lists.put("", WordList())
     lists.put("domain", WordList({"甲乙": WordListEntry("ns"), "乙丙": WordListEntry(hidden=True)}))
@@ -127,30 +130,30 @@ def test_lists_are_saved_but_those_that_are_not_to_be() -> None:
     message = lists.to_message()
     assert list(message) == ["domain", "bare"]
     loaded = WordLists()
-    loaded.put("old", listed("丁戊"))
+    loaded.put("old", make_word_list("丁戊"))
     loaded.put("unsaved", WordList({"丁戊": WordListEntry()}, saved=False))
     loaded.from_message(message)
     assert list(loaded.lists) == ["unsaved", "domain", "bare"]
     assert loaded.lists["domain"].entries == lists.lists["domain"].entries
 
 
-def test_a_copy_in_another_process_lets_docs_name_its_lists(without_torch: None) -> None:
+def test_unpickling_registers_doc_extension(without_torch: None) -> None:
     lists = WordLists()
-    lists.put("a", listed("甲乙"))
+    lists.put("a", make_word_list("甲乙"))
     code = f"import pickle; from spacy.tokens import Doc; print(*pickle.loads({pickle.dumps(lists)!r}).lists)"
     code += f"; assert Doc.has_extension({ATTRIBUTE!r})"
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["a"]
 
 
 @pytest.mark.filterwarnings("ignore:.*names unknown lists of words")
-def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
+def test_lists_can_change_while_threads_search() -> None:
     lists, lexicon, failures = WordLists(), Lexicon(["甲乙"]), []
     docs = [doc_of("甲乙丙", names) for names in ("a", None, ["b", "a"])]
 
     def read() -> None:
         try:
             while not done.is_set():
-                active = [(words, places) for words, places in lists.active(docs) if len(words.entries)]
+                active = [(words, doc_indices) for words, doc_indices in lists.active(docs) if len(words.entries)]
                 find_layered(lexicon, TokenBatch.of(docs), active, 2)
         except Exception as error:
             failures.append(error)
@@ -160,7 +163,7 @@ def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
     for thread in threads:
         thread.start()
     for number in range(2000):
-        lists.put("ab"[number % 2], listed("乙丙", hidden=["甲乙"]) if number % 4 < 2 else None)
+        lists.put("ab"[number % 2], make_word_list("乙丙", hidden=["甲乙"]) if number % 4 < 2 else None)
     done.set()
     for thread in threads:
         thread.join()
@@ -168,7 +171,7 @@ def test_lists_may_be_put_and_cleared_while_texts_are_read() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_process_forked_while_a_thread_changes_lists_may_change_them() -> None:
+def test_fork_during_list_update_does_not_deadlock() -> None:
     lists, changing = WordLists(), threading.Event()
 
     def change() -> None:

@@ -1,4 +1,4 @@
-"""The emulated device refuses what a GPU refuses."""
+"""The emulated device rejects operations that a GPU rejects."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MIXTURES = {
 
 
 @pytest.mark.parametrize("mix", MIXTURES.values(), ids=MIXTURES)
-def test_a_tensor_of_the_host_does_not_mix_with_the_device_s(mix):
+def test_mixing_host_and_device_tensors_raises_error(mix):
     with emulated_device():
         x = torch.zeros(3, 2).to(DEVICE)
         with pytest.raises(RuntimeError, match="expected all tensors to be on the same device"):
             mix(x)
 
 
-def test_arrays_of_the_device_refuse_numpy():
+def test_device_arrays_reject_numpy_conversion():
     with emulated_device():
         array = XP.zeros((2, 3), dtype="f")
         for mix in (

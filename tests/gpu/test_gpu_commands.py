@@ -1,4 +1,4 @@
-"""The commands with `--gpu-id`, from text files to scores."""
+"""Commands with `--gpu-id`: conversion, training, and evaluation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run_module(*command):
 
 
 @pytest.mark.gpu
-def test_what_a_grid_trains_is_evaluated(tmp_path, monkeypatch):
+def test_grid_training_and_evaluation_run_on_gpu(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     parts = [f"{part}.jsonl" for part in ("train", "dev", "test")]

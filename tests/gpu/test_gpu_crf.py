@@ -30,21 +30,21 @@ def emissions(crf):
 
 @pytest.fixture
 def masks(crf):
-    """O may always be, and half of the other tags."""
+    """Random masks that allow the tag O and half of the other tags."""
     allowed = torch.rand(N, crf.layout.n_tags) < 0.5
     allowed[:, crf.layout.outside] = True
     return allowed
 
 
-def on(device, crf):
-    """The same CRF on a device."""
+def copied_to(device, crf):
+    """Return a copy of a CRF on a device."""
     moved_crf = CRF(N_LABELS).to(device)
     moved_crf.load_state_dict({name: value.to(device) for name, value in crf.state_dict().items()})
     return moved_crf
 
 
 def losses(crf, emissions, masks):
-    """Losses, and the gradients of emissions and weights, on the host."""
+    """Return the losses of full and partial annotation, and the gradients of emissions and weights, on the CPU."""
     emissions = emissions.detach().requires_grad_()
     tags = torch.full((N,), crf.layout.outside)
     full = crf.loss(emissions, LENGTHS, tags=tags)
@@ -54,16 +54,16 @@ def losses(crf, emissions, masks):
     return [part.detach().cpu() for part in (full, partial, emissions.grad, *(weight.grad for weight in crf.weights))]
 
 
-def test_losses_of_full_and_partial_annotation_and_their_gradients_are_those_of_a_cpu(crf, emissions, masks, device):
-    moved_crf = on(device, crf)
+def test_losses_and_gradients_equal_cpu(crf, emissions, masks, device):
+    moved_crf = copied_to(device, crf)
     expected, found = losses(crf, emissions, masks), losses(moved_crf, emissions.to(device), masks)
     for value, reference in zip(found, expected, strict=True):
         torch.testing.assert_close(value, reference, rtol=1e-4, atol=1e-5)
     assert moved_crf.start.grad.device == device
 
 
-def test_paths_and_probabilities_are_those_of_a_cpu(crf, emissions, masks, device):
-    moved_crf, moved = on(device, crf), emissions.to(device)
+def test_decoding_and_marginals_equal_cpu(crf, emissions, masks, device):
+    moved_crf, moved = copied_to(device, crf), emissions.to(device)
     for allowed in (None, masks):
         pairs = ((moved_crf, moved), (crf, emissions))
         path, expected = (brute.decode(*pair, LENGTHS, allowed) for pair in pairs)
@@ -72,11 +72,11 @@ def test_paths_and_probabilities_are_those_of_a_cpu(crf, emissions, masks, devic
         torch.testing.assert_close(found, expected)
 
 
-def test_rehearsal_is_that_of_a_cpu_also_with_a_new_label(crf, emissions, device):
+def test_rehearsal_loss_with_new_label_equals_cpu(crf, emissions, device):
     grown = crf.resize(N_LABELS + 1)
     wider = torch.randn(N, grown.layout.n_tags)
     expected = cross_entropy(crf, emissions, grown, wider, LENGTHS)
-    moved_crf = on(device, crf)
+    moved_crf = copied_to(device, crf)
     student = moved_crf.resize(N_LABELS + 1)
     assert student.start.device == device
     found = cross_entropy(moved_crf, emissions.to(device), student, wider.to(device), LENGTHS)

@@ -1,4 +1,4 @@
-"""Models on a GPU say and learn what they do on a CPU."""
+"""Models on a GPU have the same outputs, gradients and optimizer steps as on a CPU."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from spacy_tener.optim.optimizers import SGD, Adam
 
 pytestmark = pytest.mark.integration
 
-SELECTED = {"selection": "none"}
-"""Of FLAT-ATSSA: what it draws in training is another number on every device."""
+# FLAT-ATSSA without random selection, which differs between devices.
+WITHOUT_SELECTION = {"selection": "none"}
 ENCODERS = [
     ("TENER", {}),
     ("TENER", {"adapted": False}),
     ("FLAT", {"layers": 2}),
-    ("FLAT_ATSSA", SELECTED),
+    ("FLAT_ATSSA", WITHOUT_SELECTION),
     ("MECT", {}),
     ("GRN", {}),
 ]
@@ -36,7 +36,7 @@ each_encoder = pytest.mark.parametrize(
 )
 
 
-def docs_of_all():
+def sample_docs():
     nlp = spacy.blank("zh")
     return [nlp.make_doc(text) for text in [TEXTS[0][0], "", *(text for text, _ in TEXTS[1:]), TEXTS[4][0] * 3]]
 
@@ -46,7 +46,7 @@ def config_of(name, tok2vecs, settings):
 
 
 def build(config, docs=None, data=None) -> Any:
-    """A model, initialized with Docs or read from bytes."""
+    """Return a model that is initialized with Docs or loaded from bytes."""
     model = registry.resolve({"model": config})["model"]
     if docs is not None:
         model.initialize(docs)
@@ -58,15 +58,15 @@ def parameters(model):
     return [(index, name, value) for index, shim in enumerate(shims) for name, value in shim.module.named_parameters()]
 
 
-def numbers(model, what="grad"):
-    """The parameters, or their gradients, on the host, by the place of their module and their name."""
-    found = {(index, name): value if what == "data" else value.grad for index, name, value in parameters(model)}
+def host_arrays(model, which="grad"):
+    """Return the parameters or their gradients on the CPU. Keys are the index of the module and the parameter name."""
+    found = {(index, name): value if which == "data" else value.grad for index, name, value in parameters(model)}
     dense = {key: value.to_dense() if value.is_sparse else value for key, value in found.items() if value is not None}
     return {key: value.detach().cpu().numpy() for key, value in dense.items()}
 
 
 def learn(model, docs):
-    """Outputs on the host, while gradients of random numbers are left in the parameters."""
+    """Backpropagate random gradients, and return the outputs on the CPU."""
     random, ops = np.random.default_rng(0), model.ops
     outputs, backprop = model.begin_update(docs)
     arrays = [random.normal(size=(len(doc), model.get_dim("nO"))).astype("f") for doc in docs]
@@ -77,14 +77,14 @@ def learn(model, docs):
 def assert_near(found, expected, tolerance=2e-4):
     assert found.keys() == expected.keys()
     for key, value in expected.items():
-        # Some gradients would be zero, if floats were exact.
+        # Some gradients are zero except for rounding errors.
         scale = max(np.abs(value).max(initial=0.0), 2e-2)
         np.testing.assert_allclose(found[key], value, atol=tolerance * scale, err_msg=str(key))
 
 
 @each_encoder
-def test_features_and_gradients_are_those_of_a_cpu(name, settings, tok2vecs, device):
-    docs, config = docs_of_all(), config_of(name, tok2vecs, settings)
+def test_features_and_gradients_equal_cpu(name, settings, tok2vecs, device):
+    docs, config = sample_docs(), config_of(name, tok2vecs, settings)
     with use_ops("numpy"):
         on_cpu = build(config, docs)
         expected = learn(on_cpu, docs)
@@ -93,7 +93,7 @@ def test_features_and_gradients_are_those_of_a_cpu(name, settings, tok2vecs, dev
     assert {value.device for *_, value in parameters(on_device)} == {device}
     for rows, reference in zip(found, expected, strict=True):
         np.testing.assert_allclose(rows, reference, atol=1e-4)
-    assert_near(numbers(on_device), numbers(on_cpu))
+    assert_near(host_arrays(on_device), host_arrays(on_cpu))
     for rows, reference in zip(on_device.predict(docs), expected, strict=True):
         np.testing.assert_allclose(on_device.ops.to_numpy(rows), reference, atol=1e-4)
 
@@ -108,8 +108,8 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("make", OPTIMIZERS.values(), ids=OPTIMIZERS)
-def test_steps_of_weights_rows_and_averages_are_those_of_a_cpu(make, tok2vecs, device):
-    docs, config = docs_of_all(), tok2vecs["TENER"]
+def test_optimizer_steps_and_averages_equal_cpu(make, tok2vecs, device):
+    docs, config = sample_docs(), tok2vecs["TENER"]
 
     def trained(model):
         optimizer = make()
@@ -122,15 +122,15 @@ def test_steps_of_weights_rows_and_averages_are_those_of_a_cpu(make, tok2vecs, d
 
     with use_ops("numpy"):
         first = build(config, docs)
-        # Tables grow with what training reads: the rows that there are to be the same for both.
+        # Embedding tables grow in training. Both models start with the same rows.
         learn(first, docs)
         data = first.to_bytes()
         on_cpu = build(config, data=data)
         expected = trained(on_cpu)
     on_device = build(config, data=data)
     found = trained(on_device)
-    # Adam's first steps have one length, however small a gradient: its last digits count.
-    assert_near(numbers(on_device, "data"), numbers(on_cpu, "data"), 2e-2)
+    # The size of Adam's first steps hardly depends on the gradient, so that rounding errors of small gradients matter.
+    assert_near(host_arrays(on_device, "data"), host_arrays(on_cpu, "data"), 2e-2)
     assert_near(found, expected, 2e-2)
     assert {value.device for *_, value in parameters(on_device)} == {device}
 
@@ -148,14 +148,14 @@ CHANGES = {
     "as they are": lambda x: x,
     "empty": lambda x: x[:0],
     "every other row": lambda x: x[::2],
-    "a part of the columns": lambda x: x[:, 1:4],
+    "slice of columns": lambda x: x[:, 1:4],
     "columns first": lambda x: x.T.copy().T,
     "no texts with words": lambda x: x[0:0, 1:4],
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_arrays_cross_the_bridge_whatever_part_of_others_they_are(change, device):
+def test_array_views_are_converted_between_thinc_and_torch(change, device):
     host = [np.random.default_rng(seed).normal(size=(rows, 5)).astype("f") for seed, rows in enumerate((4, 0, 7))]
     width = change(host[0]).shape[1]
     with use_ops("numpy"):
@@ -177,18 +177,18 @@ def test_arrays_cross_the_bridge_whatever_part_of_others_they_are(change, device
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_transformer_s_features_and_gradients_are_those_of_a_cpu(frozen, tmp_path, device):
+def test_transformer_features_and_gradients_equal_cpu(frozen, tmp_path, device):
     name = save_tiny_transformer(tmp_path, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    docs = docs_of_all()
+    docs = sample_docs()
     config = {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "frozen": frozen, "dropout": 0.0}
     with use_ops("numpy"):
         on_cpu = build(config, docs)
         expected = learn(on_cpu, docs)
     on_device = build(config, data=on_cpu.to_bytes())
     for _ in range(2):
-        # Frozen features are kept at the first time, and read at the second.
+        # Frozen features are cached in the first update and reused in the second.
         for rows, reference in zip(learn(on_device, docs), expected, strict=True):
             np.testing.assert_allclose(rows, reference, atol=1e-4)
-    twice = {key: 2 * value for key, value in numbers(on_cpu).items()}
+    twice = {key: 2 * value for key, value in host_arrays(on_cpu).items()}
     assert bool(twice) != frozen
-    assert_near(numbers(on_device), twice, 2e-3)
+    assert_near(host_arrays(on_device), twice, 2e-3)

@@ -1,4 +1,4 @@
-"""Pipelines on a GPU learn, grow, rehearse and say how sure they are; saved, they are the same on a CPU."""
+"""Pipelines on a GPU: training, new labels, rehearsal and probabilities. Saved pipelines predict the same on a CPU."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def devices(nlp):
 
 
 def train(nlp, examples, steps=3):
-    """Losses of some steps, and the optimizer."""
+    """Return the losses of training steps, and the optimizer."""
     optimizer = Adam(0.01)
     nlp.initialize(lambda: examples)
     return [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(steps)], optimizer
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_what_was_learned_there_is_the_same_on_a_cpu(name, tok2vecs, device):
+def test_pipeline_trained_on_gpu_predicts_same_on_cpu(name, tok2vecs, device):
     nlp = pipeline(tok2vecs[name])
     losses, optimizer = train(nlp, examples_of(nlp), steps=4)
     assert losses[-1] < losses[0]
@@ -47,11 +47,11 @@ def test_what_was_learned_there_is_the_same_on_a_cpu(name, tok2vecs, device):
         assert [doc.to_json()["ents"] for doc in loaded.pipe(texts)] == found
 
 
-def test_a_model_stays_on_its_device_where_the_thread_has_none(tok2vecs, device):
+def test_model_stays_on_device_in_thread_with_numpy_ops(tok2vecs, device):
     nlp = pipeline(tok2vecs["TENER"])
     examples = examples_of(nlp)
     _, optimizer = train(nlp, examples)
-    # Thinc's backend is a context variable: a new thread has NumPy's.
+    # Thinc's ops are stored in a context variable. In a new thread they are NumPy's.
     with use_ops("numpy"):
         examples += examples_of(nlp, [("许多新字在这篇文章里", [])])
         nlp.get_pipe("tener_ner").add_label("LOC")
@@ -61,7 +61,7 @@ def test_a_model_stays_on_its_device_where_the_thread_has_none(tok2vecs, device)
 
 
 @pytest.mark.parametrize("frozen", [False, True])
-def test_a_transformer_learns_beside_the_embedder(frozen, tok2vecs, tmp_path, device):
+def test_joined_transformer_and_embedder_are_trained(frozen, tok2vecs, tmp_path, device):
     settings = {"name": str(save_tiny_transformer(tmp_path)), "frozen": frozen, "mixed_precision": "gpu"}
     transformer = {"@architectures": "spacy_tener.TransformerEmbed.v1", **settings}
     embed = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vecs["TENER"]["embed"], "second": transformer}
@@ -72,7 +72,7 @@ def test_a_transformer_learns_beside_the_embedder(frozen, tok2vecs, tmp_path, de
     assert devices(nlp) == {device}
 
 
-def test_it_grows_masks_and_rehearses(tok2vecs, device):
+def test_adding_label_and_rehearsal_stay_on_device(tok2vecs, device):
     nlp = pipeline(tok2vecs["TENER"], window=20, overlap=4, incorrect_spans_key="incorrect")
     examples = examples_of(nlp, [*TEXTS, (LONG, [(0, 2, "PER")])])
     reference = nlp.make_doc("李四在北京")
@@ -88,30 +88,30 @@ def test_it_grows_masks_and_rehearses(tok2vecs, device):
     assert devices(nlp) == {device}
 
 
-def test_it_is_as_sure_as_on_a_cpu(tok2vecs, device):
+def test_probabilities_equal_cpu(tok2vecs, device):
     nlp = pipeline(tok2vecs["TENER"])
     train(nlp, examples_of(nlp), steps=6)
     texts = [text for text, _ in TEXTS] + [LONG, ""]
 
-    def answers(nlp):
+    def predictions(nlp):
         ner, docs = nlp.get_pipe("tener_ner"), [nlp.make_doc(text) for text in texts]
         decodings = list(ner.decode(docs))
-        best = [reading for decoding in decodings for reading in decoding.k_best(3)]
+        best = [sequence for decoding in decodings for sequence in decoding.k_best(3)]
         entities = [entity for decoding in decodings for entity in decoding.entities]
-        numbers = [found.probability for found in (*best, *entities)] + [decoding.entropy for decoding in decodings]
-        return numbers, [(entity.start, entity.end, entity.label) for entity in entities]
+        values = [found.probability for found in (*best, *entities)] + [decoding.entropy for decoding in decodings]
+        return values, [(entity.start, entity.end, entity.label) for entity in entities]
 
-    numbers, entities = answers(nlp)
+    values, entities = predictions(nlp)
     data = nlp.to_bytes()
     with use_ops("numpy"):
-        expected_numbers, expected_entities = answers(pipeline(tok2vecs["TENER"]).from_bytes(data))
-    assert numbers == pytest.approx(expected_numbers, abs=1e-3)
+        expected_values, expected_entities = predictions(pipeline(tok2vecs["TENER"]).from_bytes(data))
+    assert values == pytest.approx(expected_values, abs=1e-3)
     assert entities == expected_entities
 
 
-# What spacy-transformers asks of CuPy is more than the emulation has.
+# The emulated device does not support all CuPy functions that spacy-transformers calls.
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
-def test_a_shared_transformer_learns_beside_the_embedder(tok2vecs, tmp_path, device):
+def test_joined_transformer_listener_and_embedder_are_trained(tok2vecs, tmp_path, device):
     nlp = spacy.blank("zh")
     model = {
         "@architectures": "spacy-transformers.TransformerModel.v3",

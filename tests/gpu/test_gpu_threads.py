@@ -1,4 +1,4 @@
-"""Texts by the million and requests, read on a GPU by threads that each have to choose it."""
+"""Bulk annotation and the web service on a GPU, whose worker threads have to select the device."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ TEXTS = ["王小明在北京", "今天天气很好", "李四去了上海 工作"
 
 
 @pytest.fixture
-def readers(monkeypatch):
-    """The threads in which a pipeline read texts, by name; they may never do so side by side."""
-    found, alone, read = [], threading.Lock(), spacy.Language.pipe
+def pipe_threads(monkeypatch):
+    """The names of the threads that called `nlp.pipe`. Concurrent calls fail."""
+    found, lock, read = [], threading.Lock(), spacy.Language.pipe
 
     def pipe(nlp, texts, **options):
-        assert alone.acquire(blocking=False), "two threads read texts at once"
+        assert lock.acquire(blocking=False), "two threads called nlp.pipe at once"
         try:
             found.append(threading.current_thread().name)
             return iter(list(read(nlp, texts, **options)))
         finally:
-            alone.release()
+            lock.release()
 
     monkeypatch.setattr(spacy.Language, "pipe", pipe)
     return found
@@ -55,22 +55,22 @@ def annotated(saved, source, gpu_id):
     return sorted(numbers), found, annotator
 
 
-def test_an_archive_is_annotated_there_as_on_a_cpu_while_files_are_read_and_written(saved, tmp_path, device, readers):
+def test_archive_annotation_equals_cpu(saved, tmp_path, device, pipe_threads):
     source = write_jsonl(tmp_path / "texts.jsonl", TEXTS)
     parts, found, annotator = annotated(saved, source, 0)
     shims = [shim for node in annotator.nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
     assert {shim.device for shim in shims if isinstance(shim, TorchShim)} == {device}
-    assert set(readers).isdisjoint({threading.main_thread().name})
+    assert set(pipe_threads).isdisjoint({threading.main_thread().name})
     with use_ops("numpy"):
         assert (parts, found) == annotated(saved, source, -1)[:2]
     assert any(row["entities"] for row in found)
-    # A second call finds everything there.
-    before = len(readers)
+    # A second call finds the finished output and skips all texts.
+    before = len(pipe_threads)
     assert annotated(saved, source, 0)[:2] == (parts, found)
-    assert len(readers) == before
+    assert len(pipe_threads) == before
 
 
-async def answers(service, texts):
+async def send_requests(service, texts):
     service.start()
     try:
         return await asyncio.gather(*(service.entities([text], Options(model=name)) for text in texts for name in "ab"))
@@ -78,11 +78,11 @@ async def answers(service, texts):
         await service.close()
 
 
-def test_requests_are_answered_there_in_batches_by_one_thread_for_all_models(saved, device, readers):
+def test_service_batches_requests_in_single_thread(saved, device, pipe_threads):
     service = Service({name: spacy.load(saved["tener"]) for name in "ab"}, Limits(), gpu_id=0)
-    found = asyncio.run(answers(service, TEXTS))
-    assert len(set(readers)) == 1
-    assert len(readers) < len(TEXTS)
+    found = asyncio.run(send_requests(service, TEXTS))
+    assert len(set(pipe_threads)) == 1
+    assert len(pipe_threads) < len(TEXTS)
     with use_ops("numpy"):
         nlp = spacy.load(saved["tener"])
         wanted = [[(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents] for text in TEXTS]

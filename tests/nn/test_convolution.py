@@ -1,4 +1,4 @@
-"""Convolutions over a flat batch, and the encoder of the gated relation network with every part of it left out."""
+"""Convolutions over a batch of concatenated sequences, and the GRN encoder with and without each of its layers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def tokens(lengths: list[int] = LENGTHS) -> Tensor:
 
 
 def reference_context(layer: ContextLayer, x: Tensor, lengths: list[int]) -> Tensor:
-    """Eq. 3 as the paper writes it, with torch's own convolution of each sequence."""
+    """Compute equation 3 of the paper, with a convolution by torch for each sequence."""
     parts = []
     for sequence in x.split(lengths):
         branches = [torch.tanh(reference_convolution(branch, sequence)) for branch in layer.branches]
@@ -40,14 +40,14 @@ def reference_context(layer: ContextLayer, x: Tensor, lengths: list[int]) -> Ten
 
 
 @pytest.mark.parametrize("branches", [(1, 3, 5), (3,), (1,), (5, 3), (7, 1)])
-def test_the_context_layer_equals_the_papers(branches: tuple[int, ...]) -> None:
+def test_context_layer_equals_paper_equation(branches: tuple[int, ...]) -> None:
     layer = ContextLayer(input_width=INPUT, width=WIDTH, branches=branches).double()
     x = tokens().requires_grad_()
     got, expected = layer(x, np.array(LENGTHS)), reference_context(layer, x, LENGTHS)
     assert_same(got, expected, [x, *layer.parameters()], within=1e-12)
 
 
-def test_both_layers_equal_the_papers_equations() -> None:
+def test_encoder_equals_paper_equations() -> None:
     encoder, x = make(), tokens()
     assert encoder.context is not None
     assert encoder.relation is not None
@@ -55,20 +55,20 @@ def test_both_layers_equal_the_papers_equations() -> None:
     assert torch.allclose(encoder(x, LENGTHS), reference_relation(encoder.relation, context, LENGTHS), atol=1e-13)
 
 
-def test_without_relations_the_context_features_are_the_output() -> None:
+def test_encoder_without_relation_returns_context_features() -> None:
     encoder, x = make(relation=None), tokens()
     assert encoder.context is not None
     assert torch.allclose(encoder(x, LENGTHS), reference_context(encoder.context, x, LENGTHS), atol=1e-13)
 
 
-def test_without_context_relations_read_the_input_itself() -> None:
+def test_relation_layer_without_context_takes_input() -> None:
     encoder, x = make(branches=(), width=INPUT), tokens()
     assert encoder.relation is not None
     assert torch.allclose(encoder(x, LENGTHS), reference_relation(encoder.relation, x, LENGTHS), atol=1e-13)
     assert {name.split(".")[0] for name, _ in encoder.named_parameters()} == {"relation"}
 
 
-def test_without_context_another_width_is_reached_by_a_linear_layer() -> None:
+def test_linear_layer_changes_width_without_context() -> None:
     encoder, x = make(branches=()), tokens()
     assert encoder.relation is not None
     assert encoder.input is not None
@@ -76,7 +76,7 @@ def test_without_context_another_width_is_reached_by_a_linear_layer() -> None:
     assert torch.allclose(encoder(x, LENGTHS), reference_relation(encoder.relation, widened, LENGTHS), atol=1e-13)
 
 
-def test_dropout_is_on_the_context_features_in_training_only() -> None:
+def test_dropout_applies_to_context_features_in_training() -> None:
     encoder, x = make(relation=None, dropout=0.5), tokens()
     expected = encoder(x, LENGTHS)
     dropped = encoder.train()(x, LENGTHS)
@@ -85,7 +85,7 @@ def test_dropout_is_on_the_context_features_in_training_only() -> None:
     assert torch.allclose(dropped[is_kept], 2 * expected[is_kept], atol=1e-12)
 
 
-def test_convolutions_start_kaiming_uniform_with_biases_of_zero() -> None:
+def test_convolutions_have_kaiming_initialization_and_zero_bias() -> None:
     encoder = GRNEncoder(GRNConfig(), input_width=130)
     assert encoder.context is not None
     for branch, size in zip(encoder.context.branches, (1, 3, 5), strict=True):
@@ -107,7 +107,7 @@ def make_convolution(size: int) -> Convolution:
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_convolution_and_its_gradients_equal_torchs_convolution_of_each_sequence(size: int) -> None:
+def test_convolution_and_gradients_equal_torch(size: int) -> None:
     module, x = make_convolution(size), tokens().requires_grad_()
     got = module(x, windows(size))
     expected = torch.cat([reference_convolution(module, sequence) for sequence in x.split(LENGTHS)])
@@ -116,17 +116,17 @@ def test_a_convolution_and_its_gradients_equal_torchs_convolution_of_each_sequen
 
 @settings(max_examples=40)
 @given(st.lists(st.integers(0, 9), max_size=6), st.sampled_from([1, 3, 5]))
-def test_each_token_has_its_neighbours_and_zeros_beyond_the_ends(lengths: list[int], size: int) -> None:
-    """Tokens are numbered from 1, so that a 0 can only be padding."""
+def test_windows_contain_neighbours_and_zero_padding(lengths: list[int], size: int) -> None:
+    """Tokens are numbered from 1, so that 0 is padding."""
     numbers = torch.arange(1, sum(lengths) + 1, dtype=torch.float64)
     rows = iter(windows(size, lengths).gather(numbers[:, None]).tolist())
     for sequence in numbers.split(lengths):
         for position in range(len(sequence)):
-            places = [position + k - size // 2 for k in range(size)]
-            assert next(rows) == [sequence[place].item() if 0 <= place < len(sequence) else 0.0 for place in places]
+            positions = [position + k - size // 2 for k in range(size)]
+            assert next(rows) == [sequence[p].item() if 0 <= p < len(sequence) else 0.0 for p in positions]
 
 
 @pytest.mark.parametrize("size", [0, 2, 4, -1])
-def test_a_window_without_a_middle_is_refused(size: int) -> None:
+def test_invalid_window_size_raises_error(size: int) -> None:
     with pytest.raises(ValueError, match=f"must be an odd number of tokens; got {size}"):
         windows(size)

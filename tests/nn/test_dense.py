@@ -1,4 +1,4 @@
-"""Dropout, projections, and tables that grow, whose unknown row is trained."""
+"""Dropout, projections, and embedding tables that grow and have a trained row for unknown strings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spacy_tener.nn.layers_torch import UNKNOWN_ROW, EmbeddingTables, Projection
 
 
 @pytest.mark.parametrize("p", [0.1, 0.15, 0.5, 0.9])
-def test_the_asked_share_is_dropped_and_the_rest_scaled(p: float) -> None:
+def test_dropout_rate_and_scaling_are_correct(p: float) -> None:
     torch.manual_seed(0)
     dropped = dropout(torch.ones(400, 1000), p, training=True)
     remaining = dropped[dropped != 0]
@@ -20,7 +20,7 @@ def test_the_asked_share_is_dropped_and_the_rest_scaled(p: float) -> None:
     assert abs(1 - len(remaining) / dropped.numel() - p) < 5 * (p * (1 - p) / 400_000) ** 0.5
 
 
-def test_the_share_and_the_mean_are_exact_where_each_step_is_drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_rate_is_exact_over_all_random_values(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = torch.arange(-(1 << 15), 1 << 15)
     monkeypatch.setattr(dense, "random_int16", lambda like: steps.to(like.dtype))
     dropped = dropout(torch.ones(1 << 16, dtype=torch.float64), 0.15, training=True)
@@ -28,24 +28,24 @@ def test_the_share_and_the_mean_are_exact_where_each_step_is_drawn_once(monkeypa
     assert dropped.mean().item() == pytest.approx(1.0, abs=1e-12)
 
 
-def test_neighbours_are_dropped_independently() -> None:
+def test_dropout_of_neighbours_is_independent() -> None:
     torch.manual_seed(2)
     dropped = (dropout(torch.ones(100_000, 4), 0.5, training=True) == 0).double()
     correlation = torch.corrcoef(dropped.T)
     assert (correlation - torch.eye(4, dtype=torch.float64)).abs().max() < 0.02
 
 
-def test_evaluation_and_zero_probability_return_the_input_itself() -> None:
+def test_dropout_is_identity_in_evaluation_or_at_zero_rate() -> None:
     x = torch.randn(5, 3)
     assert dropout(x, 0.5, training=False) is x
     assert dropout(x, 0.0, training=True) is x
 
 
-def test_probability_one_drops_everything() -> None:
+def test_dropout_rate_of_one_drops_everything() -> None:
     assert dropout(torch.ones(7), 1.0, training=True).abs().sum() == 0
 
 
-def test_the_gradient_flows_through_what_was_kept() -> None:
+def test_dropout_gradient_uses_same_mask() -> None:
     torch.manual_seed(5)
     x = torch.ones(1000, dtype=torch.float64, requires_grad=True)
     dropped = dropout(x, 0.3, training=True)
@@ -53,7 +53,7 @@ def test_the_gradient_flows_through_what_was_kept() -> None:
     assert torch.equal(x.grad, dropped.detach())
 
 
-def test_each_token_is_projected_alone() -> None:
+def test_projection_is_applied_per_token() -> None:
     torch.manual_seed(0)
     layer, x = Projection(width_in=4, width_out=3), torch.randn(5, 4)
     projected = layer(x, [2, 0, 3])
@@ -75,7 +75,7 @@ def ids(*rows):
     return torch.tensor(rows, dtype=torch.int64)
 
 
-def test_rows_of_all_tables_stand_side_by_side():
+def test_embeddings_of_all_tables_are_concatenated():
     module = tables()
     embedded = module(ids(1, 0, 1), ids(4, 2, 0))
     assert embedded.shape == (3, 7)
@@ -83,15 +83,15 @@ def test_rows_of_all_tables_stand_side_by_side():
     assert torch.equal(embedded[:, 4:], module.tables["bigram"][[4, 2, 0]])
 
 
-def test_tables_keep_the_order_they_were_given_in():
-    # A ParameterDict would put "a" first.
+def test_tables_keep_insertion_order():
+    # A ParameterDict would sort the names.
     module = tables(rows={"z": 3, "a": 4}, widths={"z": 2, "a": 1})
     embedded = module(ids(2), ids(3))
     assert torch.equal(embedded[0, :2], module.tables["z"][2])
     assert torch.equal(embedded[0, 2:], module.tables["a"][3])
 
 
-def test_only_used_rows_have_a_gradient_and_repeated_ones_the_sum():
+def test_table_gradient_is_sparse_and_sums_repeated_rows():
     module = tables()
     module(ids(1, 3, 1), ids(0, 0, 2)).sum().backward()
     gradient = module.tables["unigram"].grad
@@ -103,7 +103,7 @@ def test_only_used_rows_have_a_gradient_and_repeated_ones_the_sum():
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.3])
-def test_word_dropout_reads_the_asked_share_as_unknown_in_training_only(rate):
+def test_word_dropout_rate_is_correct_in_training(rate):
     n_tokens = 40_000
     module = tables(word_dropout=rate)
     for name in module.names:
@@ -113,12 +113,12 @@ def test_word_dropout_reads_the_asked_share_as_unknown_in_training_only(rate):
     dropped = module.train()(*row_numbers) == 0
     spread = (rate * (1 - rate) / n_tokens) ** 0.5
     for block in (dropped[:, :4], dropped[:, 4:]):
-        assert torch.equal(block.any(1), block.all(1)), "a token is unknown as a whole"
+        assert torch.equal(block.any(1), block.all(1)), "all dimensions of a token are dropped together"
         assert abs(block[:, 0].float().mean().item() - rate) < 5 * spread
-    assert not torch.equal(dropped[:, 0], dropped[:, 4]), "each table has its own draws"
+    assert not torch.equal(dropped[:, 0], dropped[:, 4]), "tables are dropped independently"
 
 
-def test_each_table_has_its_own_word_dropout():
+def test_word_dropout_is_set_per_table():
     module = tables().train()
     module.word_dropout = {"unigram": 0.0, "bigram": 0.999}
     module.tables["bigram"].data[UNKNOWN_ROW] = 7.0
@@ -134,7 +134,7 @@ def test_word_dropout_trains_the_unknown_row():
     assert module.tables["unigram"].grad.coalesce().indices().tolist() == [[UNKNOWN_ROW, 2]]
 
 
-def test_dropout_acts_on_single_numbers_in_training_only():
+def test_dropout_acts_on_single_dimensions_in_training():
     module = tables(dropout=0.5)
     rows = [ids(*[1] * 500), ids(*[1] * 500)]
     assert (module(*rows) != 0).all()
@@ -143,7 +143,7 @@ def test_dropout_acts_on_single_numbers_in_training_only():
     assert len(dropped.sum(1).unique()) > 3
 
 
-def test_growing_keeps_rows_and_adds_random_ones():
+def test_growing_keeps_rows_and_adds_random_rows():
     module = tables()
     before = {name: table.detach().clone() for name, table in module.tables.items()}
     module.grow("unigram", 50)
@@ -157,7 +157,7 @@ def test_growing_keeps_rows_and_adds_random_ones():
     assert dict(module.named_parameters()).keys() == {"tables.unigram", "tables.bigram"}
 
 
-def test_growing_keeps_gradients_that_were_accumulated():
+def test_growing_keeps_accumulated_gradients():
     module = tables()
     module(ids(1, 5), ids(0, 0)).sum().backward()
     module.grow("unigram", 9)
@@ -168,7 +168,7 @@ def test_growing_keeps_gradients_that_were_accumulated():
     assert gradient.values()[:, 0].tolist() == [2.0, 1.0, 1.0]
 
 
-def test_vectors_fill_their_rows_and_no_others():
+def test_fill_changes_selected_rows_only():
     module = tables()
     before = module.tables["unigram"].detach().clone()
     vectors = torch.arange(8, dtype=torch.float64).view(2, 4)
@@ -181,7 +181,7 @@ def test_vectors_fill_their_rows_and_no_others():
 
 
 @pytest.mark.parametrize("width", [1, 50, 300])
-def test_random_rows_are_of_unit_length_on_average(width):
+def test_random_rows_have_unit_norm_on_average(width):
     rows = random_rows(4000, width)
     assert rows.shape == (4000, width)
     assert rows.abs().max() <= (3 / width) ** 0.5

@@ -1,4 +1,4 @@
-"""Copies to a device, and the host's threads while one computes."""
+"""Copies of arrays to a device, and the number of CPU threads that torch uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARRAYS = [
 ]
 
 
-def test_arrays_of_any_type_go_to_a_device():
+def test_arrays_of_any_type_are_copied_to_device():
     with emulated_device():
         back = [on_device(array, DEVICE).cpu() for array in ARRAYS]
     for array, tensor in zip(ARRAYS, back, strict=True):
@@ -29,7 +29,7 @@ def test_arrays_of_any_type_go_to_a_device():
         assert tensor.dtype == torch.as_tensor(array).dtype
 
 
-def test_on_a_cpu_arrays_stay_where_they_are():
+def test_cpu_tensors_share_memory_with_arrays():
     array = np.arange(4)
     tensor, floats = (on_device(part, "cpu") for part in (array, np.ones(2)))
     array[0] = 7
@@ -37,41 +37,41 @@ def test_on_a_cpu_arrays_stay_where_they_are():
     assert floats.tolist() == [1.0, 1.0]
 
 
+# Number of units in a batch of sentences.
 BATCH = 512
-"""Units of a batch of sentences."""
 
 
 @pytest.fixture
-def torchs_own_threads(three_threads, monkeypatch):
-    """Let three threads be what torch chose by itself."""
+def default_threads(three_threads, monkeypatch):
+    """Make three threads the default of torch."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     monkeypatch.setattr(devices, "count_cores", lambda: 3)
 
 
 @pytest.mark.parametrize("name", ["OMP_NUM_THREADS", "MKL_NUM_THREADS"])
-def test_a_number_in_the_environment_is_the_user_s(torchs_own_threads, monkeypatch, name):
+def test_thread_count_from_environment_is_respected(default_threads, monkeypatch, name):
     monkeypatch.setenv(name, "3")
     assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == 3
 
 
 @pytest.mark.parametrize("number", [1, 2, 16])
-def test_a_number_that_is_set_in_torch_is_the_user_s(torchs_own_threads, monkeypatch, number):
+def test_thread_count_set_in_torch_is_respected(default_threads, monkeypatch, number):
     monkeypatch.setattr(devices, "count_physical_cores", lambda: 3)
     torch.set_num_threads(number)
     assert threads_for(torch.device("cpu"), [nn.Linear(2, 2)], BATCH) == number
 
 
-def test_parameters_are_updated_on_one_thread(torchs_own_threads):
+def test_updates_use_single_thread_by_default(default_threads):
     assert threads_for_updates() == 1
 
 
-def test_parameters_are_updated_on_the_user_s_number_of_threads(torchs_own_threads, monkeypatch):
+def test_updates_use_thread_count_from_environment(default_threads, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert threads_for_updates() == 3
 
 
-def test_torch_has_as_many_threads_as_before_also_after_an_error(three_threads):
+def test_thread_count_is_restored_after_error(three_threads):
     with pytest.raises(RuntimeError, match="2 threads"), host_threads(2):
         raise RuntimeError(f"{torch.get_num_threads()} threads")
     assert torch.get_num_threads() == 3

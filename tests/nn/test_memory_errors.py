@@ -1,4 +1,4 @@
-"""A GPU whose memory is too small: predictions go on in smaller batches, training says what to lower."""
+"""Out-of-memory errors of a GPU: prediction continues with smaller batches, training names the settings to lower."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spacy_tener.nn.run import forward, predict
 
 
 class LengthLayer(Layer):
-    """A layer with a row for each text, its length, that fits into memory for some texts at once."""
+    """A layer that returns the length of each text, and runs out of memory if a batch exceeds `limit` texts."""
 
     def compute(self, inputs, backend):
         self.attrs["calls"].append(len(inputs))
@@ -40,33 +40,33 @@ def texts_of_lengths(*lengths: int):
 @pytest.mark.parametrize(
     ("limit", "calls"), [(7, [7]), (6, [7, 3, 4]), (3, [7, 3, 4, 2, 2]), (1, [7, 3, 1, 2, 1, 1, 4, 2, 1, 1, 2, 1, 1])]
 )
-def test_a_batch_is_halved_until_it_fits(limit: int, calls: list[int]) -> None:
+def test_batch_is_halved_until_it_fits_into_memory(limit: int, calls: list[int]) -> None:
     layer = length_layer(limit)
     rows = predict(layer, texts_of_lengths(*range(7)))
     assert rows[:, 0].tolist() == list(range(7))
     assert layer.attrs["calls"] == calls
 
 
-def test_a_text_that_does_not_fit_alone_is_told_with_the_setting_to_lower() -> None:
+def test_single_text_too_large_for_memory_raises_error() -> None:
     with pytest.raises(RemedyError, match=r"too small for a single text. Lower `window`"):
         predict(length_layer(0), texts_of_lengths(1, 2))
 
 
-def test_other_errors_pass() -> None:
+def test_other_errors_are_not_caught() -> None:
     with pytest.raises(RuntimeError, match="something else"):
         predict(length_layer(0, RuntimeError("something else")), texts_of_lengths(1, 2))
 
 
 @pytest.fixture
 def nlp(tmp_path):
-    """A trained pipeline, and a module that has memory for a few tokens."""
+    """A trained pipeline."""
     nlp = pipeline(small_tok2vecs(tmp_path)["TENER"])
     nlp.initialize(lambda: examples_of(nlp))
     nlp.update(examples_of(nlp), sgd=nlp.create_optimizer())
     return nlp
 
 
-def test_training_names_the_batch_and_the_settings(nlp, monkeypatch) -> None:
+def test_training_error_names_batch_and_settings(nlp, monkeypatch) -> None:
     def fail(self, tokens, lengths):
         raise torch.OutOfMemoryError
 
@@ -75,7 +75,7 @@ def test_training_names_the_batch_and_the_settings(nlp, monkeypatch) -> None:
         nlp.update(examples_of(nlp))
 
 
-def test_a_pipe_goes_on_with_smaller_batches(nlp, monkeypatch) -> None:
+def test_pipe_continues_with_smaller_batches(nlp, monkeypatch) -> None:
     texts = [text for text, _ in TEXTS]
     expected = [doc.to_json() for doc in nlp.pipe(texts)]
     model, sizes = nlp.get_pipe("tener_ner").model, []

@@ -1,4 +1,4 @@
-"""Sequences in buckets, and rows gathered by segments."""
+"""Padding of sequences in buckets of similar length, and gather, sum and softmax by segments."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ LENGTHS = st.lists(st.one_of(st.integers(0, 12), st.integers(0, 90), st.integers
 
 
 def flat(lengths: list[int], heads: int, width: int = 3) -> torch.Tensor:
-    """Rows that tell tokens, heads and columns apart."""
+    """Return rows with a different value for each token, head and column."""
     return torch.arange(sum(lengths) * heads * width, dtype=torch.float64).view(-1, width)
 
 
 def sequences(x: torch.Tensor, lengths: list[int], heads: int) -> list[torch.Tensor]:
-    """Each sequence as `[heads, length, width]`, cut out without any index arithmetic."""
+    """Return each sequence as `[heads, length, width]`, split by torch."""
     tokens = x.view(sum(lengths), heads, x.shape[1])
     return [part.transpose(0, 1) for part in tokens.split(lengths)]
 
 
 @settings(max_examples=40, deadline=None)
 @given(LENGTHS, st.integers(1, 5))
-def test_padding_and_joining_returns_every_row_once_and_in_order(lengths: list[int], heads: int) -> None:
+def test_pad_and_join_round_trip_keeps_rows_in_order(lengths: list[int], heads: int) -> None:
     ragged = Ragged.of(lengths, heads=heads)
     x = flat(lengths, heads)
     if ragged.buckets:
@@ -39,7 +39,7 @@ def test_padding_and_joining_returns_every_row_once_and_in_order(lengths: list[i
 
 @settings(max_examples=30, deadline=None)
 @given(LENGTHS, st.integers(1, 3))
-def test_each_row_of_a_bucket_is_one_sequence_with_its_mask(lengths: list[int], heads: int) -> None:
+def test_padded_buckets_contain_sequences_and_masks(lengths: list[int], heads: int) -> None:
     ragged = Ragged.of(lengths, heads=heads)
     x = flat(lengths, heads)
     expected = sequences(x, lengths, heads)
@@ -48,7 +48,7 @@ def test_each_row_of_a_bucket_is_one_sequence_with_its_mask(lengths: list[int], 
         for row, sequence in enumerate(bucket.sequences):
             length = lengths[sequence]
             assert torch.equal(padded[row, :, :length], expected[sequence])
-            # The filler repeats a real token of the same sequence, so nothing foreign or infinite gets in.
+            # Padding repeats the last token of the same sequence, so that its values are finite.
             assert torch.equal(
                 padded[row, :, length:], padded[row, :, length - 1 : length].expand_as(padded[row, :, length:])
             )
@@ -56,14 +56,14 @@ def test_each_row_of_a_bucket_is_one_sequence_with_its_mask(lengths: list[int], 
             assert mask.exp().tolist() == [t < length for t in range(bucket.length)]
 
 
-def test_equal_lengths_need_one_bucket_and_no_mask() -> None:
+def test_equal_lengths_use_single_bucket_without_mask() -> None:
     ragged = Ragged.of([30] * 20, heads=4)
     assert len(ragged.buckets) == 1
     assert ragged.buckets[0].key_mask is None
     assert ragged.mask is None
 
 
-def test_negative_lengths_are_refused() -> None:
+def test_negative_length_raises_error() -> None:
     with pytest.raises(ValueError, match="cannot be negative, got -2"):
         Ragged.of([3, -2])
 
@@ -81,12 +81,12 @@ def rows(n: int) -> Tensor:
     return torch.randn(n, 3, dtype=torch.float64, requires_grad=True)
 
 
-def test_each_row_gets_what_its_segment_has() -> None:
+def test_gather_returns_row_of_segment() -> None:
     x = rows(N_SEGMENTS)
     assert torch.equal(segments().gather(x), x[torch.from_numpy(INDEX)])
 
 
-def test_the_rows_of_each_segment_are_added_up_and_empty_segments_are_zero() -> None:
+def test_segment_sum_and_mean_equal_loop_over_segments() -> None:
     x = rows(len(INDEX))
     members = [torch.from_numpy(np.flatnonzero(segment == INDEX)) for segment in range(N_SEGMENTS)]
     expected = torch.stack([x[rows].sum(0) for rows in members])
@@ -96,27 +96,27 @@ def test_the_rows_of_each_segment_are_added_up_and_empty_segments_are_zero() -> 
     assert torch.allclose(segments().mean(x), means)
 
 
-def test_shares_are_the_softmax_within_each_segment() -> None:
+def test_segment_softmax_equals_torch_softmax() -> None:
     x = rows(len(INDEX))
-    shares = segments().softmax(x)
+    probabilities = segments().softmax(x)
     for segment in np.unique(INDEX):
         members = torch.from_numpy(np.flatnonzero(segment == INDEX))
-        assert torch.allclose(shares[members], torch.softmax(x[members], dim=0))
+        assert torch.allclose(probabilities[members], torch.softmax(x[members], dim=0))
 
 
-def test_shares_of_huge_scores_are_numbers() -> None:
+def test_segment_softmax_is_stable_for_large_scores() -> None:
     x = torch.tensor([[1e4], [-1e4], [1e4 + 1], [-1e4], [0.0], [-1e4]])
-    shares = segments().softmax(x)[:, 0]
-    assert torch.allclose(shares, torch.tensor([0.26894, 0.5, 0.73106, 1.0, 0.0, 0.5]), atol=1e-4)
+    probabilities = segments().softmax(x)[:, 0]
+    assert torch.allclose(probabilities, torch.tensor([0.26894, 0.5, 0.73106, 1.0, 0.0, 0.5]), atol=1e-4)
 
 
 @pytest.mark.parametrize(("name", "n_rows"), [("gather", N_SEGMENTS), ("sum", len(INDEX)), ("softmax", len(INDEX))])
-def test_gradients_are_right(name: str, n_rows: int) -> None:
+def test_segment_gradients_pass_gradcheck(name: str, n_rows: int) -> None:
     assert torch.autograd.gradcheck(getattr(segments(), name), rows(n_rows))
 
 
 @pytest.mark.parametrize("n_segments", [0, 3])
-def test_no_rows_at_all_are_legal(n_segments: int) -> None:
+def test_segments_support_empty_input(n_segments: int) -> None:
     empty = Segments.of(np.zeros(0, dtype=np.int64), n_segments)
     assert torch.equal(empty.sum(torch.zeros(0, 2)), torch.zeros(n_segments, 2))
     assert empty.gather(torch.zeros(n_segments, 2)).shape == (0, 2)

@@ -1,4 +1,4 @@
-"""What a model saves has a checksum: bytes that were changed on their way are refused, not computed with."""
+"""Serialization of models with a checksum: changed bytes raise an error."""
 
 import struct
 
@@ -66,23 +66,23 @@ SAVED = {
 
 @pytest.fixture(params=SAVED)
 def saved(request):
-    """What was saved, and what reads it."""
-    fill, empty = SAVED[request.param]
-    return fill().to_bytes(), empty
+    """Serialized data, and a function that makes an empty object to load it."""
+    fill, make_empty = SAVED[request.param]
+    return fill().to_bytes(), make_empty
 
 
-def test_what_was_saved_is_read(saved):
-    data, empty = saved
-    assert empty().from_bytes(data).to_bytes() == data
+def test_serialization_round_trip_keeps_bytes(saved):
+    data, make_empty = saved
+    assert make_empty().from_bytes(data).to_bytes() == data
 
 
-def test_every_flipped_bit_is_told(saved):
-    data, empty = saved
-    for place in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
+def test_flipped_bit_raises_checksum_error(saved):
+    data, make_empty = saved
+    for position in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
         flipped = bytearray(data)
-        flipped[place] ^= 1 << place % 8
+        flipped[position] ^= 1 << position % 8
         with pytest.raises(RemedyError, match=r"checksum.*Restore it from a copy"):
-            empty().from_bytes(bytes(flipped))
+            make_empty().from_bytes(bytes(flipped))
 
 
 PARTS = {
@@ -99,7 +99,7 @@ PARTS = {
 }
 
 
-def test_parts_come_back():
+def test_safetensors_round_trip_keeps_types_and_values():
     data = to_safetensors(PARTS)
     parts = from_safetensors(data)
     assert set(parts) == set(PARTS)
@@ -111,12 +111,12 @@ def test_parts_come_back():
     assert to_safetensors(parts) == data
 
 
-def test_other_tools_read_the_arrays():
+def test_safetensors_library_reads_arrays():
     arrays = load(to_safetensors(PARTS))
     np.testing.assert_array_equal(arrays["a.weight"], PARTS["a.weight"])
 
 
-def test_arrays_can_be_written_to():
+def test_loaded_arrays_are_writable():
     from_safetensors(to_safetensors(PARTS))["a.weight"][:] = 1
 
 
@@ -125,6 +125,6 @@ def test_arrays_can_be_written_to():
     [b"", b"{}", bytes(100), struct.pack("<Q", 2**63) + b'{"__metadata__":{', to_safetensors(PARTS)[:-1]],
     ids=["nothing", "JSON", "zeros", "a long header", "cut"],
 )
-def test_what_is_no_such_file_is_told(data):
+def test_invalid_file_raises_error(data):
     with pytest.raises(RemedyError, match=r"spacy_tener did not write it"):
         from_safetensors(data)

@@ -1,4 +1,4 @@
-"""A torch module inside a Thinc model: built late, saved as data, trained, averaged, copied and moved."""
+"""The shim of a torch module in a Thinc model: lazy building, serialization, training, averages, copies and devices."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LENGTHS = [2, 0, 3, 1, 0]
 
 
 class Mixer(nn.Module):
-    """Each token with the sum of its own sequence: a sequence that took in another's tokens would show."""
+    """Combine each token with the sum of its sequence, so that the output depends on the sequence boundaries."""
 
     def __init__(self, nI, nO):
         super().__init__()
@@ -51,7 +51,7 @@ class Mixer(nn.Module):
 
 
 class Steady(Mixer):
-    """The same without dropout."""
+    """A Mixer without dropout."""
 
     def __init__(self, nI, nO):
         super().__init__(nI, nO)
@@ -66,7 +66,7 @@ def build_steady(*, nI, nO):
     return Steady(nI, nO)
 
 
-def built(build=build_steady):
+def make_shim(build=build_steady):
     shim = TorchShim(build)
     shim.build(nI=WIDTH_IN, nO=WIDTH_OUT)
     return shim
@@ -85,11 +85,11 @@ def weights(shim):
     return {name: value.clone() for name, value in shim.module.state_dict().items()}
 
 
-def same(first, second):
+def weights_equal(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_a_shim_without_module_says_what_to_do():
+def test_shim_without_module_raises_error_with_fix():
     shim = TorchShim(build_mixer)
     assert not shim.is_built
     for use in (lambda: shim.module, lambda: shim.device, lambda: shim.weights):
@@ -97,35 +97,35 @@ def test_a_shim_without_module_says_what_to_do():
             use()
 
 
-def test_bytes_hold_sizes_and_weights():
-    shim, loaded = built(), built()
-    assert not same(weights(shim), weights(loaded))
+def test_bytes_contain_sizes_and_weights():
+    shim, loaded = make_shim(), make_shim()
+    assert not weights_equal(weights(shim), weights(loaded))
     loaded.from_bytes(shim.to_bytes())
     assert loaded.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
-    assert same(weights(shim), weights(loaded))
+    assert weights_equal(weights(shim), weights(loaded))
     assert loaded.to_bytes() == shim.to_bytes()
 
 
-def test_a_shim_without_module_is_loaded_as_such():
+def test_shim_without_module_survives_serialization():
     empty = TorchShim(build_mixer).to_bytes()
     assert not TorchShim(build_mixer).from_bytes(empty).is_built
-    shim = built().from_bytes(empty)
+    shim = make_shim().from_bytes(empty)
     assert not shim.is_built
     assert shim.sizes == {}
 
 
-def test_weights_of_other_names_or_sizes_are_refused_and_leave_the_module_alone():
-    shim = built()
+def test_size_mismatch_raises_error_and_keeps_module():
+    shim = make_shim()
     before = weights(shim)
     parts = from_safetensors(shim.to_bytes())
     parts["sizes"]["nO"] = WIDTH_OUT + 1
     with pytest.raises(WeightsError, match="size mismatch"):
         shim.from_bytes(to_safetensors(parts))
-    assert same(weights(shim), before)
+    assert weights_equal(weights(shim), before)
     assert shim.sizes == {"nI": WIDTH_IN, "nO": WIDTH_OUT}
 
 
-def test_evaluation_is_the_resting_state():
+def test_module_is_in_evaluation_mode_outside_updates():
     model = layer(build_mixer)
     model.initialize()
     module = torch_shim(model).module
@@ -138,7 +138,7 @@ def test_evaluation_is_the_resting_state():
     assert not TorchShim(build_mixer).from_bytes(torch_shim(model).to_bytes()).module.training
 
 
-def test_an_error_inside_the_module_restores_evaluation():
+def test_error_in_module_restores_evaluation_mode():
     model = layer(build_mixer)
     model.initialize()
     with pytest.raises(RuntimeError):
@@ -146,7 +146,7 @@ def test_an_error_inside_the_module_restores_evaluation():
     assert not torch_shim(model).module.dropout.training
 
 
-def test_a_step_uses_the_gradients_up():
+def test_update_clears_gradients():
     model = layer()
     model.initialize()
     before = weights(torch_shim(model))
@@ -156,10 +156,10 @@ def test_a_step_uses_the_gradients_up():
     after = weights(shim)
     assert not torch.equal(before["own.weight"], after["own.weight"])
     model.finish_update(SGD(0.1))
-    assert same(weights(shim), after), "there was no gradient left"
+    assert weights_equal(weights(shim), after), "no gradient is left"
 
 
-def test_a_step_is_that_of_torch():
+def test_update_step_equals_torch():
     model, X = layer(), inputs()
     model.initialize()
     reference = copy.deepcopy(torch_shim(model).module)
@@ -176,7 +176,7 @@ def test_a_step_is_that_of_torch():
         torch.testing.assert_close(torch_shim(model).module.get_parameter(name), expected)
 
 
-def test_averages_replace_weights_inside_the_context_only():
+def test_averages_replace_weights_only_inside_use_params():
     model, X = layer(), inputs()
     model.initialize()
     shim, optimizer = torch_shim(model), Adam(0.05, use_averages=True)
@@ -186,11 +186,11 @@ def test_averages_replace_weights_inside_the_context_only():
         for name, _ in shim.module.named_parameters():
             np.testing.assert_array_equal(shim.module.get_parameter(name).detach(), optimizer.averages[shim.id, name])
         assert not np.allclose(model.predict(X)[0], predicted)
-    assert same(weights(shim), trained)
+    assert weights_equal(weights(shim), trained)
     np.testing.assert_array_equal(model.predict(X)[0], predicted)
 
 
-def test_an_error_inside_the_context_of_averages_restores_weights_and_predictions():
+def test_error_inside_use_params_restores_weights():
     model, X = ragged_layer("linear", build_linear, linear_predictor, width_in=WIDTH_IN, width_out=WIDTH_OUT), inputs()
     model.initialize()
     shim = torch_shim(model)
@@ -203,12 +203,12 @@ def test_an_error_inside_the_context_of_averages_restores_weights_and_prediction
 
     with pytest.raises(RuntimeError, match="out of luck"), model.use_params(zeros):
         fail()
-    assert same(weights(shim), before)
+    assert weights_equal(weights(shim), before)
     np.testing.assert_array_equal(model.predict(X)[0], expected)
 
 
-def test_weights_without_an_average_and_params_of_other_models_change_nothing():
-    shim = built()
+def test_use_params_ignores_missing_and_foreign_parameters():
+    shim = make_shim()
     before, zeros = weights(shim), np.zeros(WIDTH_OUT, dtype="f")
     with shim.use_params({(shim.id, "own.bias"): zeros, (shim.id + 1, "own.weight"): zeros}):
         assert not shim.module.own.bias.any()
@@ -216,22 +216,22 @@ def test_weights_without_an_average_and_params_of_other_models_change_nothing():
 
 
 @pytest.mark.parametrize("make_copy", [TorchShim.copy, copy.deepcopy, lambda shim: pickle.loads(pickle.dumps(shim))])
-def test_a_copy_is_independent(make_copy):
-    shim = built()
+def test_copy_is_independent(make_copy):
+    shim = make_shim()
     copied = make_copy(shim)
-    assert same(weights(copied), weights(shim))
+    assert weights_equal(weights(copied), weights(shim))
     assert copied.sizes == shim.sizes
-    assert copied.id != shim.id, "an optimizer keeps them apart"
+    assert copied.id != shim.id, "optimizers distinguish shims by id"
     before = weights(shim)
     with torch.no_grad():
         copied.module.own.weight.zero_()
     copied.sizes["nI"] = 0
-    assert same(weights(shim), before)
+    assert weights_equal(weights(shim), before)
     assert shim.sizes["nI"] == WIDTH_IN
 
 
-def test_momentum_is_not_carried_over_to_a_module_of_other_sizes():
-    shim, optimizer = built(), Adam(0.1, use_averages=True)
+def test_optimizer_state_is_reset_if_module_size_changes():
+    shim, optimizer = make_shim(), Adam(0.1, use_averages=True)
     for sizes in ({"nI": WIDTH_IN, "nO": WIDTH_OUT}, {"nI": WIDTH_IN, "nO": 2 * WIDTH_OUT}):
         shim.set_module(build_steady(**sizes), sizes)
         with shim.use_params(optimizer.averages):
@@ -240,14 +240,14 @@ def test_momentum_is_not_carried_over_to_a_module_of_other_sizes():
     assert optimizer.averages[shim.id, "own.bias"].shape == (2 * WIDTH_OUT,)
 
 
-def test_the_same_module_given_back_keeps_its_momentum():
-    shim = built()
-    known_as = shim.id
+def test_setting_same_module_keeps_optimizer_state():
+    shim = make_shim()
+    shim_id = shim.id
     shim.set_module(shim.module, shim.sizes)
-    assert shim.id == known_as
+    assert shim.id == shim_id
 
 
-def test_a_model_is_pickled_and_saved_with_its_weights(tmp_path: Path):
+def test_model_weights_survive_pickle_and_disk(tmp_path: Path):
     model, X = layer(width_in=None), inputs()
     model.initialize(X)
     expected = model.predict(X)[0]
@@ -259,7 +259,7 @@ def test_a_model_is_pickled_and_saved_with_its_weights(tmp_path: Path):
     assert loaded.to_bytes() == model.to_bytes()
 
 
-def test_a_copy_of_a_model_is_computed_as_one_with_the_layers_around_it():
+def test_copied_model_keeps_node_types_and_predictions():
     embed = chain_layers(build_char_embed(width=6, bigram_width=0), layer(width_in=6))
     model = chain(embed, layer(width_in=WIDTH_OUT))
     docs = [Doc(Vocab(), words=["吴", "重阳"])]
@@ -269,7 +269,7 @@ def test_a_copy_of_a_model_is_computed_as_one_with_the_layers_around_it():
     np.testing.assert_array_equal(copied.predict(docs)[0], model.predict(docs)[0])
 
 
-def test_widths_are_given_or_taken_from_the_sample():
+def test_widths_are_set_or_inferred_from_sample():
     X, Y = inputs(), [np.zeros((length, 7), dtype="f") for length in LENGTHS]
     for widths in ({}, {"width_in": WIDTH_IN}):
         model = ragged_layer("mixer", build_steady, **widths)
@@ -282,7 +282,7 @@ def test_widths_are_given_or_taken_from_the_sample():
 
 
 @pytest.mark.parametrize("lengths", [LENGTHS, [4], [0], [0, 0], [1] * 5, []])
-def test_a_layer_is_its_module_over_the_joined_tokens(lengths):
+def test_layer_applies_module_to_concatenated_tokens(lengths):
     model, X = layer(), inputs(lengths)
     model.initialize()
     module = torch_shim(model).module
@@ -294,7 +294,7 @@ def test_a_layer_is_its_module_over_the_joined_tokens(lengths):
             np.testing.assert_array_equal(y, expected[end - length : end])
 
 
-def test_a_prediction_has_no_gradient():
+def test_backprop_after_prediction_raises_error():
     model = layer()
     model.initialize()
     _, backprop = model(inputs(), is_train=False)
@@ -305,15 +305,15 @@ def test_a_prediction_has_no_gradient():
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(lambda x: x[::-1], id="backwards"),
-        pytest.param(lambda x: np.asfortranarray(x), id="by columns"),
+        pytest.param(lambda x: x[::-1], id="reversed"),
+        pytest.param(lambda x: np.asfortranarray(x), id="Fortran order"),
         pytest.param(lambda x: x.astype("d"), id="float64"),
         pytest.param(lambda x: np.repeat(x, 2, axis=1)[:, ::2], id="with gaps"),
-        pytest.param(lambda x: np.broadcast_to(x[:1], x.shape), id="one row repeated, not to be written"),
+        pytest.param(lambda x: np.broadcast_to(x[:1], x.shape), id="read-only broadcast"),
     ],
 )
 @pytest.mark.parametrize("n_texts", [1, 2])
-def test_arrays_in_any_order_of_memory_are_read_right(change, n_texts):
+def test_arrays_with_any_memory_layout_are_supported(change, n_texts):
     model = layer()
     model.initialize()
     X = [change(x) for x in inputs([5] * n_texts)]
@@ -325,7 +325,7 @@ def test_arrays_in_any_order_of_memory_are_read_right(change, n_texts):
 
 
 def in_fork(function):
-    """What a function returns, a number below 256, in a forked process; None if that does not end."""
+    """Call a function in a forked process, and return its result (below 256), or None after a timeout."""
     child = os.fork()
     if not child:
         try:
@@ -346,7 +346,7 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no for
 
 
 @needs_fork
-def test_a_forked_process_runs_a_model_with_one_thread(three_threads):
+def test_forked_process_uses_single_thread(three_threads):
     model = layer()
     model.initialize()
     model.predict(inputs([100_000]))
@@ -354,15 +354,15 @@ def test_a_forked_process_runs_a_model_with_one_thread(three_threads):
     assert torch.get_num_threads() == 3
 
 
-def test_what_grows_stays_where_it_is(monkeypatch):
-    shim = built()
+def test_replacement_module_stays_on_device(monkeypatch):
+    shim = make_shim()
     monkeypatch.setattr("spacy_tener.nn.shim.get_torch_default_device", lambda: torch.device("meta"))
     shim.set_module(build_steady(nI=WIDTH_IN, nO=9), {"nI": WIDTH_IN, "nO": 9})
     assert shim.device == torch.device("cpu")
 
 
 def linear_predictor(weights):
-    """The form of `build_linear` in NumPy, with a copy of the weights."""
+    """Return the NumPy predictor for `build_linear`, with a copy of the weights."""
     weight = weights["own.weight"].T.copy()
     return lambda x, lengths: x @ weight
 
@@ -379,7 +379,7 @@ def build_linear(*, nI, nO):
     [(["own.weight", "other"], "hold 'other'"), (["other"], "lack 'own.weight'")],
     ids=["too many", "others"],
 )
-def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names, message):
+def test_wrong_weight_names_raise_error_without_torch(names, message):
     shim = TorchShim(build_linear, linear_predictor)
     with pytest.raises(WeightsError, match=message):
         shim.load_arrays({name: np.zeros((WIDTH_OUT, WIDTH_IN), dtype="f") for name in names}, {"nI": WIDTH_IN})
@@ -387,23 +387,23 @@ def test_weights_of_other_settings_are_refused_where_torch_is_not_needed(names, 
     assert shim.sizes == {}
 
 
-def build_deaf(*, nI, nO):
-    """A module that hears nothing of its input."""
+def build_constant(*, nI, nO):
+    """Build a module whose output does not depend on its input."""
     module = nn.Module()
     module.bias = nn.Parameter(torch.ones(nO))
     module.forward = lambda x, lengths: module.bias.expand(len(x), -1)
     return module
 
 
-def test_the_gradient_of_what_a_module_does_not_use_is_zero():
-    model, X = layer(build_deaf), inputs()
+def test_gradient_of_unused_input_is_zero():
+    model, X = layer(build_constant), inputs()
     model.initialize()
     Y, backprop = model.begin_update(X)
     for gradient, x in zip(backprop(Y), X, strict=True):
         np.testing.assert_array_equal(gradient, np.zeros_like(x))
 
 
-def test_only_what_no_user_can_do_anything_about_is_not_warned_of():
+def test_only_known_dependency_warnings_are_hidden():
     dlpack = (
         "This function is deprecated and will be removed in a future release. Use the cupy.from_dlpack() array "
         "constructor instead."
@@ -436,5 +436,5 @@ assert os.read(reader, 9) == b"2"
 
 
 @needs_fork
-def test_importing_changes_neither_warnings_nor_forked_processes_of_the_host():
+def test_import_does_not_change_warning_filters_or_forks():
     subprocess.run([sys.executable, "-c", HOST], check=True, timeout=120)

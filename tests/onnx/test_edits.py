@@ -1,4 +1,4 @@
-"""Edits of graphs, and files that are refused since they would be read with other files."""
+"""Edits of ONNX graphs, and the rejection of damaged graphs and of graphs that refer to other files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.onnx.sources import make_encoder, onnx_encoder
 
 
 def with_external_weights(place: str) -> bytes:
-    """A graph whose weights, or those of a graph inside of a node, are in another file."""
+    """Return a graph whose weights, possibly in a subgraph, are stored in another file."""
     plain, model = mean_encoder(), mean_encoder()
     [table] = (tensor for tensor in model.graph.initializer if tensor.name == "table")
     onnx.external_data_helper.set_external_data(table, location="/etc/passwd")
@@ -31,7 +31,7 @@ def with_external_weights(place: str) -> bytes:
     elif place == "branch":
         branch = helper.make_graph([helper.make_node("Identity", ["table"], ["same"])], "branch", [], [], [table])
         plain.graph.node.append(helper.make_node("If", ["yes"], ["same"], then_branch=branch, else_branch=branch))
-    elif place == "second graph":  # protobuf joins two in one file
+    elif place == "second graph":  # protobuf merges two messages in a file
         return plain.SerializeToString() + onnx.ModelProto(graph=model.graph).SerializeToString()
     elif place == "initializer":
         plain = model
@@ -54,14 +54,14 @@ def with_node(operator: str) -> bytes:
         (b"\x18\0\0\0ORTM" + bytes(100), "format of ONNX Runtime"),
     ],
 )  # fmt: skip
-def test_a_file_that_needs_other_files_is_refused(graph: bytes, reason: str, tmp_path: Path) -> None:
+def test_graph_with_external_files_raises_error(graph: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "encoder.onnx").write_bytes(graph)
     (tmp_path / "vocab.txt").write_text("[UNK]", encoding="utf8")
     with pytest.raises(RemedyError, match=rf"encoder\.onnx.*{reason}"):
         onnx_encoder(tmp_path / "encoder.onnx")()
 
 
-def test_names_may_hold_the_word_location() -> None:
+def test_graph_names_may_contain_location() -> None:
     check_graph(mean_encoder().SerializeToString().replace(b"input_ids", b"location."), "encoder.onnx")
 
 
@@ -78,21 +78,21 @@ def test_names_may_hold_the_word_location() -> None:
         mean_encoder().SerializeToString().replace(b"token_type_ids", b"\xff" * 14),
     ],
 )
-def test_a_damaged_file_is_refused(data: bytes) -> None:
+def test_damaged_file_raises_error(data: bytes) -> None:
     with pytest.raises(RemedyError, match=r"encoder\.onnx cannot be loaded by onnxruntime"):
         open_session(data, "encoder.onnx")
 
 
-def test_a_file_with_a_flipped_bit_is_read_or_refused() -> None:
+def test_flipped_bit_raises_no_unexpected_error() -> None:
     data, rng = recurrent_encoder().SerializeToString(), np.random.default_rng(0)
     no_ids = np.zeros(0, dtype=np.int64)
-    for place in rng.integers(0, len(data), 200).tolist():
-        damaged = data[:place] + bytes([data[place] ^ 1 << int(rng.integers(8))]) + data[place + 1 :]
+    for position in rng.integers(0, len(data), 200).tolist():
+        damaged = data[:position] + bytes([data[position] ^ 1 << int(rng.integers(8))]) + data[position + 1 :]
         with contextlib.suppress(RemedyError):
             make_encoder(damaged, Characters(no_ids, no_ids, 30), outputs=["rows"], source="encoder.onnx")
 
 
-def test_edits_give_valid_files() -> None:
+def test_edited_graph_is_valid() -> None:
     model = edits.read_graph(recurrent_encoder(9).SerializeToString())
     edits.select_rows(model, "table", np.array([2, 0]))
     edits.use_lengths(model, "length")
@@ -106,7 +106,7 @@ def test_edits_give_valid_files() -> None:
     np.testing.assert_array_equal(table, onnx.numpy_helper.to_array(weights("table", 9, WIDTH))[[2, 0]])
 
 
-def test_recurrent_nodes_that_have_lengths_keep_them() -> None:
+def test_recurrent_nodes_keep_existing_lengths() -> None:
     nodes = [
         helper.make_node("Cast", ["length"], ["steps"], to=onnx.TensorProto.INT32),
         helper.make_node("GRU", ["rows", "W", "R", "", "steps", "before"], ["states"], hidden_size=3),
@@ -117,7 +117,7 @@ def test_recurrent_nodes_that_have_lengths_keep_them() -> None:
     assert model.SerializeToString() == expected
 
 
-def test_only_edits_need_the_package_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_onnx_package_is_required_for_edits_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = save(tmp_path, mean_encoder())
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert onnx_encoder(path)().width == WIDTH

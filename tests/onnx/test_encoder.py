@@ -1,4 +1,4 @@
-"""Encoders: features of texts alone, in batches and in windows, and bad files, inputs and vocabularies."""
+"""ONNX encoders: features of single texts, batches and windows, and errors of files, inputs and vocabularies."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def table_of(model: onnx.ModelProto) -> np.ndarray:
 
 
 @pytest.fixture
-def kinds(tmp_path):
-    """An encoder by masks, one by lengths, and one in int8, whose numbers are scaled by the largest of a batch."""
+def encoders(tmp_path):
+    """An encoder with masks, another with lengths, and the first in int8 with dynamic quantization per batch."""
     paths = {
         "mean": save(tmp_path / "mean", mean_encoder()),
         "recurrent": save(tmp_path / "recurrent", recurrent_encoder()),
@@ -56,9 +56,9 @@ def kinds(tmp_path):
     return {name: onnx_encoder(path)() for name, path in paths.items()}
 
 
-@pytest.mark.parametrize("kind", ["mean", "recurrent", "int8"])
-def test_a_text_has_the_same_features_alone_and_in_any_batch(kinds, kind):
-    encoder, docs = kinds[kind], [characters(text) for text in TEXTS]
+@pytest.mark.parametrize("name", ["mean", "recurrent", "int8"])
+def test_features_do_not_depend_on_batch(encoders, name):
+    encoder, docs = encoders[name], [characters(text) for text in TEXTS]
     alone = [encoder([doc]) for doc in docs]
     for _ in range(5):
         order = RNG.permutation(len(docs))
@@ -68,21 +68,21 @@ def test_a_text_has_the_same_features_alone_and_in_any_batch(kinds, kind):
     assert np.abs(alone[0]).sum() > 0.1
 
 
-def test_features_are_those_that_numpy_computes(kinds):
+def test_features_equal_numpy_computation(encoders):
     tensors = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in mean_encoder().graph.initializer}
     rows = tensors["table"][[VOCABULARY.index(character) for character in TEXTS[0]]]
     expected = (rows + rows.mean(axis=0) + tensors["kinds"][0]) @ tensors["matrix"]
-    np.testing.assert_allclose(kinds["mean"]([characters(TEXTS[0])]), expected, atol=1e-5)
+    np.testing.assert_allclose(encoders["mean"]([characters(TEXTS[0])]), expected, atol=1e-5)
 
 
-def test_a_token_has_the_mean_of_its_characters(kinds):
+def test_token_features_are_mean_over_characters(encoders):
     words = Doc(VOCAB, words=["吴重阳", "在", "中国"], spaces=[False, True, False])
-    rows = kinds["recurrent"]([characters("吴重阳在 中国")])
+    rows = encoders["recurrent"]([characters("吴重阳在 中国")])
     expected = [rows[:3].mean(axis=0), rows[3], rows[5:].mean(axis=0)]
-    np.testing.assert_allclose(kinds["recurrent"]([words]), expected, atol=1e-6)
+    np.testing.assert_allclose(encoders["recurrent"]([words]), expected, atol=1e-6)
 
 
-def test_pieces_of_words_get_special_pieces_around_each_text(tmp_path):
+def test_subword_input_has_special_tokens(tmp_path):
     path = save(tmp_path, mean_encoder(9))
     save_tokenizer(tmp_path)
     encoder = onnx_encoder(path, outputs=["rows"])()
@@ -94,15 +94,15 @@ def test_pieces_of_words_get_special_pieces_around_each_text(tmp_path):
     assert encoder.requirements == ["onnxruntime>=1.19", "tokenizers>=0.19"]
 
 
-def test_several_results_inside_of_the_graph_are_joined(kinds, tmp_path):
+def test_multiple_graph_outputs_are_concatenated(encoders, tmp_path):
     encoder = onnx_encoder(save(tmp_path / "two", mean_encoder()), outputs=["rows", "states"])()
     doc = characters(TEXTS[0])
     rows = table_of(mean_encoder())[[VOCABULARY.index(character) for character in TEXTS[0]]]
-    np.testing.assert_allclose(encoder([doc]), np.hstack([rows, kinds["mean"]([doc])]), atol=1e-6)
+    np.testing.assert_allclose(encoder([doc]), np.hstack([rows, encoders["mean"]([doc])]), atol=1e-6)
     assert encoder.width == 2 * WIDTH
 
 
-def test_a_text_of_100_000_characters_is_read_in_windows(tmp_path):
+def test_long_text_is_split_into_windows(tmp_path):
     encoder = onnx_encoder(save(tmp_path, mean_encoder()), outputs=["rows"], window=100, overlap=20)()
     text = "".join(RNG.choice(list(CHARACTERS), 100_000))
     expected = table_of(mean_encoder())[[VOCABULARY.index(character) for character in text]]
@@ -110,30 +110,30 @@ def test_a_text_of_100_000_characters_is_read_in_windows(tmp_path):
     assert encoder.subword_tokenizer([characters(text)]).lengths.max() == 100
 
 
-def test_texts_of_unknown_characters_spaces_or_nothing_have_features(kinds):
-    encoder = kinds["recurrent"]
+def test_unknown_characters_spaces_and_empty_text_are_encoded(encoders):
+    encoder = encoders["recurrent"]
     texts = ["㐀𠀀é", " ", "\n\n", ""]
     assert encoder([characters(text) for text in texts]).shape == (6, WIDTH)
     assert encoder([characters("")]).shape == (0, WIDTH)
     np.testing.assert_array_equal(encoder([characters("㐀")]), encoder([characters("𠀀")]))
 
 
-def test_a_copy_by_parts_or_by_pickle_reads_the_same(kinds):
-    for encoder in kinds.values():
+def test_copies_and_pickles_give_same_features(encoders):
+    for encoder in encoders.values():
         expected = encoder([characters(TEXTS[0])])
         saved = Encoder.from_parts(encoder.to_parts())
         for copied in (saved, pickle.loads(pickle.dumps(encoder)), copy.deepcopy(encoder)):
             np.testing.assert_array_equal(copied([characters(TEXTS[0])]), expected)
             assert copied.description == encoder.description
-    assert set(kinds["mean"].description) == {"name", "origin", "licence", "digest"}
+    assert set(encoders["mean"].description) == {"name", "origin", "licence", "digest"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_threads_and_forked_processes_share_an_encoder(kinds, monkeypatch):
+def test_encoder_works_in_threads_and_forked_processes(encoders, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    encoder = pickle.loads(pickle.dumps(kinds["mean"]))  # without a session yet
+    encoder = pickle.loads(pickle.dumps(encoders["mean"]))  # has no session yet
     docs = [characters(text) for text in TEXTS]
-    expected = [kinds["mean"]([doc]) for doc in docs]
+    expected = [encoders["mean"]([doc]) for doc in docs]
 
     def is_right(seed):
         order = np.random.default_rng(seed).permutation(len(docs))
@@ -143,55 +143,57 @@ def test_threads_and_forked_processes_share_an_encoder(kinds, monkeypatch):
         results = pool.map(is_right, range(40))
         process = os.fork()
         if not process:
-            signal.alarm(60)  # ends it, if a lock that a thread held keeps it
+            signal.alarm(60)  # ends the process if it is blocked by a lock of a thread
             os._exit(0 if is_right(0) and module.count_threads() == 1 else 1)
         assert all(results)
     assert os.waitpid(process, 0)[1] == 0
     assert module.count_threads() == 2
 
 
-def test_an_encoder_reads_on_after_an_error(kinds):
-    encoder, doc = kinds["recurrent"], characters(TEXTS[0])
+def test_encoder_works_after_error(encoders):
+    encoder, doc = encoders["recurrent"], characters(TEXTS[0])
     expected = encoder([doc])
-    refused(lambda: encoder.rows(np.array([999]), np.array([1])), "cannot read a text")
+    assert_raises(lambda: encoder.rows(np.array([999]), np.array([1])), "cannot read a text")
     np.testing.assert_array_equal(encoder([doc]), expected)
 
 
-def refused(make, *parts: str) -> None:
+def assert_raises(make, *parts: str) -> None:
     with pytest.raises((RemedyError, MissingPackageError)) as caught:
         make()
     for part in parts:
         assert part in str(caught.value)
 
 
-def test_wrong_settings_are_refused(tmp_path):
+def test_invalid_settings_raise_error(tmp_path):
     path = save(tmp_path / "mean", mean_encoder())
-    refused(lambda: onnx_encoder()(), "path is not set")
-    refused(lambda: onnx_encoder(tmp_path / "none.onnx")(), "none.onnx", "No such file")
-    refused(
+    assert_raises(lambda: onnx_encoder()(), "path is not set")
+    assert_raises(lambda: onnx_encoder(tmp_path / "none.onnx")(), "none.onnx", "No such file")
+    assert_raises(
         lambda: onnx_encoder(path, window=20, overlap=10),
         "window must be at least 36, twice the overlap and 16 pieces; got 20",
     )
-    refused(lambda: onnx_encoder(path, outputs=["other"])(), "no output 'other'", "states", "rows")
-    refused(lambda: onnx_encoder(path, inputs={"ids": "other"})(), "no input 'other'", "input_ids, attention_mask")
-    refused(lambda: onnx_encoder(path, inputs={"idx": "input_ids"})(), "'idx'", "ids, mask, types, lengths")
-    refused(lambda: onnx_encoder(path, inputs={"ids": "input_ids"})(), "unclear", "attention_mask")
-    refused(
+    assert_raises(lambda: onnx_encoder(path, outputs=["other"])(), "no output 'other'", "states", "rows")
+    assert_raises(
+        lambda: onnx_encoder(path, inputs={"ids": "other"})(), "no input 'other'", "input_ids, attention_mask"
+    )
+    assert_raises(lambda: onnx_encoder(path, inputs={"idx": "input_ids"})(), "'idx'", "ids, mask, types, lengths")
+    assert_raises(lambda: onnx_encoder(path, inputs={"ids": "input_ids"})(), "unclear", "attention_mask")
+    assert_raises(
         lambda: onnx_encoder(path, outputs=["count"])().width, "'count' has the shape (1, 1, 1) for an input of (1, 2)"
     )
     bare = tmp_path / "bare" / "encoder.onnx"
     bare.parent.mkdir()
     bare.write_bytes(path.read_bytes())
-    refused(lambda: onnx_encoder(bare)(), "no tokenizer.json or vocab.txt beside it")
+    assert_raises(lambda: onnx_encoder(bare)(), "no tokenizer.json or vocab.txt beside it")
     (bare.parent / "vocab.txt").write_text("一\n二\n", encoding="utf8")
-    refused(lambda: onnx_encoder(bare)(), "vocab.txt", "[UNK]")
+    assert_raises(lambda: onnx_encoder(bare)(), "vocab.txt", "[UNK]")
     (bare.parent / "vocab.txt").write_text("[UNK]\n#\n##\n一\n##ing\n", encoding="utf8")
-    refused(lambda: onnx_encoder(bare)(), "vocab.txt", "pieces of words, such as ##ing", "tokenizer.json")
+    assert_raises(lambda: onnx_encoder(bare)(), "vocab.txt", "pieces of words, such as ##ing", "tokenizer.json")
     (bare.parent / "tokenizer.json").write_text("{}", encoding="utf8")
-    refused(lambda: onnx_encoder(bare)().width, "The tokenizer's file cannot be read")
+    assert_raises(lambda: onnx_encoder(bare)().width, "The tokenizer's file cannot be read")
 
 
-def test_an_input_is_found_by_its_shape_or_named(tmp_path):
+def test_graph_input_is_found_by_shape_or_name(tmp_path):
     model = recurrent_encoder()
     model.graph.input[1].name = "n"
     encoder = onnx_encoder(save(tmp_path, model))()
@@ -202,31 +204,31 @@ def test_an_input_is_found_by_its_shape_or_named(tmp_path):
     np.testing.assert_array_equal(named([characters("中国")]), encoder([characters("中国")]))
 
 
-def test_a_vocabulary_of_another_size_is_refused(tmp_path):
+def test_vocabulary_size_mismatch_raises_error(tmp_path):
     path = save(tmp_path, mean_encoder(rows=len(VOCABULARY) - 1))
-    refused(onnx_encoder(path), "cannot read a text", f"id of the vocabulary, {len(VOCABULARY) - 1}")
+    assert_raises(onnx_encoder(path), "cannot read a text", f"id of the vocabulary, {len(VOCABULARY) - 1}")
 
 
-def test_an_opset_that_is_too_new_and_an_operator_that_does_not_exist_are_refused(tmp_path):
+def test_unsupported_opset_or_operator_raises_error(tmp_path):
     model = mean_encoder()
     model.opset_import[0].version = 99
-    refused(onnx_encoder(save(tmp_path, model)), "Opset 99 is under development", "update onnxruntime")
+    assert_raises(onnx_encoder(save(tmp_path, model)), "Opset 99 is under development", "update onnxruntime")
     model = mean_encoder()
     model.graph.node[-1].op_type = "NoSuchOperator"
-    refused(onnx_encoder(save(tmp_path, model)), "cannot be loaded by onnxruntime", "NoSuchOperator")
+    assert_raises(onnx_encoder(save(tmp_path, model)), "cannot be loaded by onnxruntime", "NoSuchOperator")
 
 
-def test_an_onnxruntime_that_is_missing_or_too_old_is_named(tmp_path, monkeypatch):
+def test_missing_or_old_onnxruntime_raises_error(tmp_path, monkeypatch):
     path = save(tmp_path, mean_encoder())
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    refused(onnx_encoder(path), "onnxruntime, which is not installed", "pip install")
+    assert_raises(onnx_encoder(path), "onnxruntime, which is not installed", "pip install")
     monkeypatch.undo()
     monkeypatch.setattr("onnxruntime.__version__", "1.9.0")
-    refused(onnx_encoder(path), "needs onnxruntime>=1.19; this is 1.9.0")
+    assert_raises(onnx_encoder(path), "needs onnxruntime>=1.19; this is 1.9.0")
 
 
-def test_missing_tokenizers_are_named(tmp_path, monkeypatch):
+def test_missing_tokenizers_package_raises_error(tmp_path, monkeypatch):
     path = save(tmp_path, mean_encoder(9))
     save_tokenizer(tmp_path)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
-    refused(onnx_encoder(path), "tokenizers, which is not installed")
+    assert_raises(onnx_encoder(path), "tokenizers, which is not installed")

@@ -1,4 +1,4 @@
-"""Files in int8: what they compute, how small they are, and that a batch changes nothing."""
+"""Quantization of ONNX graphs to int8: accuracy, size, and equal features in any batch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def encoder(graph: bytes) -> Encoder:
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
-    """An encoder in float32, with rows of very different sizes, and in int8."""
+    """An encoder in float32, whose embeddings have very different norms, and in int8."""
     monkeypatch.setattr(edits, "_MIN_ROWS", 10)
     model = mean_encoder()
     [table] = (tensor for tensor in model.graph.initializer if tensor.name == "table")
@@ -36,12 +36,12 @@ def graphs(monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
     return data, edits.to_int8(data)
 
 
-def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, bytes]) -> None:
+def test_quantized_features_are_close_to_float32(graphs: tuple[bytes, bytes]) -> None:
     exact, near = map(encoder, graphs)
     ids = np.random.default_rng(0).integers(0, len(VOCABULARY), LENGTHS.sum())
     ids[7] = 3
     expected, found = exact.rows(ids, LENGTHS), near.rows(ids, LENGTHS)
-    # By the largest number of its row, however small it is compared with other rows.
+    # The tolerance is relative to the maximum of the row, even if it is small compared with other rows.
     assert (np.abs(found - expected) <= 0.03 * np.abs(expected).max(axis=1, keepdims=True) + 1e-6).all()
     assert np.abs(found - expected).max() > 1e-5
     ends = np.cumsum(LENGTHS)
@@ -51,7 +51,7 @@ def test_numbers_are_near_and_equal_alone_and_in_any_batch(graphs: tuple[bytes, 
     assert near.batching == "padded"
 
 
-def test_no_weights_are_left_in_float32_and_no_product_overflows_16_bits(graphs: tuple[bytes, bytes]) -> None:
+def test_quantized_weights_are_int8_and_cannot_overflow_int16(graphs: tuple[bytes, bytes]) -> None:
     tensors = {
         tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load_from_string(graphs[1]).graph.initializer
     }
@@ -61,7 +61,7 @@ def test_no_weights_are_left_in_float32_and_no_product_overflows_16_bits(graphs:
     assert tensors["matrix_step"].shape == (1, WIDTH)
 
 
-def test_rows_that_blocks_of_4_bits_hold_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_4_bit_block_embeddings_are_preserved_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edits, "_MIN_ROWS", 1)
     rows = Blocks.of(np.random.default_rng(0).normal(size=(9, 64)).astype("f")).rows()
     look_up = make_node("Gather", ["table", "ids"], ["rows"])
@@ -69,8 +69,8 @@ def test_rows_that_blocks_of_4_bits_hold_stay_as_they_are(monkeypatch: pytest.Mo
     out = make_tensor_value_info("rows", TensorProto.FLOAT, ["texts", "pieces", 64])
     graph = make_graph([look_up], "table", [ids], [out], [onnx.numpy_helper.from_array(rows, "table")])
     data = edits.to_int8(make_model(graph, opset_imports=[make_opsetid("", 17)], ir_version=9).SerializeToString())
-    shown = {"ids": np.array([[8, 0, 3]])}
-    [found] = InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, shown)
-    np.testing.assert_array_equal(found, rows[shown["ids"]])
-    kept = sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in onnx.load_from_string(data).graph.initializer)
-    assert kept < rows.nbytes / 4
+    inputs = {"ids": np.array([[8, 0, 3]])}
+    [found] = InferenceSession(data, providers=["CPUExecutionProvider"]).run(None, inputs)
+    np.testing.assert_array_equal(found, rows[inputs["ids"]])
+    size = sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in onnx.load_from_string(data).graph.initializer)
+    assert size < rows.nbytes / 4

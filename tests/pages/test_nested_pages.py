@@ -1,5 +1,4 @@
-"""Every page that marks entities in texts, with nested and with crossing entities, in both languages: the
-text is there once."""
+"""HTML pages with nested and crossing entities, in English and Chinese. The text is shown exactly once."""
 
 from __future__ import annotations
 
@@ -69,7 +68,7 @@ def nlp(tmp_path_factory: pytest.TempPathFactory) -> Language:
 
 @pytest.fixture
 def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[[str, str, str], int]]:
-    """Open a page, check that it has the text once in an element, and return how many entities are marked there."""
+    """Open a page, check that an element shows the text exactly once, and return the number of marked entities."""
 
     def check(language: str, html: str, selector: str) -> int:
         (tmp_path / "page.html").write_text(html, encoding="utf8")
@@ -86,7 +85,9 @@ def show(browser: Browser, tmp_path: Path) -> Iterator[Callable[[str, str, str],
 
 
 @LANGUAGES
-def test_an_explanation(show: Callable[[str, str, str], int], browser: Browser, nlp: Language, language: str) -> None:
+def test_explanation_page_marks_nested_entities(
+    show: Callable[[str, str, str], int], browser: Browser, nlp: Language, language: str
+) -> None:
     assert show(language, explain(nlp, TEXT).to_html(), "#text") == len(NESTED)
     titles = []
     for button in browser.driver.find_elements("css selector", "#text .ent > small"):
@@ -97,7 +98,7 @@ def test_an_explanation(show: Callable[[str, str, str], int], browser: Browser, 
 
 
 @LANGUAGES
-def test_an_explanation_with_lists_that_cross_entities_and_have_no_rivals(
+def test_explanation_page_marks_crossing_entity_list_matches(
     show: Callable[[str, str, str], int], browser: Browser, nlp: Language, language: str
 ) -> None:
     ner = nlp.get_pipe("tener_ner")
@@ -121,7 +122,9 @@ def test_an_explanation_with_lists_that_cross_entities_and_have_no_rivals(
 
 
 @LANGUAGES
-def test_the_errors(show: Callable[[str, str, str], int], nlp: Language, language: str) -> None:
+def test_errors_page_marks_nested_and_crossing_entities(
+    show: Callable[[str, str, str], int], nlp: Language, language: str
+) -> None:
     pairs = [Pair(entity, None, probability=0.5) for entity in NESTED]
     pairs += [Pair(None, entity, probability=0.5) for entity in CROSSING]
     html = errors_page(Heading("Errors on {data}", values={"data": "dev"}), None, [(annotated(nlp, NESTED), pairs)])
@@ -130,7 +133,7 @@ def test_the_errors(show: Callable[[str, str, str], int], nlp: Language, languag
 
 @LANGUAGES
 @pytest.mark.parametrize("entities", [NESTED, CROSSING])
-def test_a_review(
+def test_review_page_marks_nested_and_crossing_entities(
     show: Callable[[str, str, str], int], nlp: Language, entities: list[EntityOffsets], language: str
 ) -> None:
     doc = annotated(nlp, entities)
@@ -142,7 +145,9 @@ def test_a_review(
 
 
 @LANGUAGES
-def test_texts_to_annotate(show: Callable[[str, str, str], int], nlp: Language, language: str) -> None:
+def test_annotation_page_marks_nested_entities(
+    show: Callable[[str, str, str], int], nlp: Language, language: str
+) -> None:
     tasks = make_tasks(nlp, [Suggestion({"text": TEXT}, 0.0)], ["PER", "ORG", "GPE"])
     html = annotation_page(tasks, ["PER", "ORG", "GPE"], model="", inputs="", overlapping=True)
     assert show(language, html, "#list .line") == len(NESTED)
@@ -157,7 +162,9 @@ ENTER = """
 
 @pytest.mark.slow
 @LANGUAGES
-def test_a_model_in_a_page(browser: Browser, nlp: Language, tmp_path: Path, language: str) -> None:
+def test_browser_model_page_marks_nested_entities(
+    browser: Browser, nlp: Language, tmp_path: Path, language: str
+) -> None:
     out = ("--output", tmp_path / "ner.onnx", "--page", tmp_path / "page", "--wasm", WASM)
     assert run_tener("export", nlp.path, *out).code == 0
     with browser.with_language(language):

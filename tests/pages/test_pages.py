@@ -1,4 +1,4 @@
-"""What all pages share: one file under a strict policy, colours of labels, and parts that show any text as it is."""
+"""Common parts of HTML pages: content security policy, label colours, translations, escaping and marked spans."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ LABELS = ["PER", "ORG", "LOC", "GPE", "per", "", "人名", "<b>", "😀𠮷", "e
 
 
 @pytest.fixture
-def blank(tmp_path: Path) -> str:
-    """The address of a page with data of any kind."""
+def page_url(tmp_path: Path) -> str:
+    """The URL of a page with titles that contain markup."""
     path = tmp_path / "page.html"
     path.write_text(errors_page(Heading(HOSTILE, HOSTILE), None), encoding="utf8")
     return path.as_uri()
 
 
-def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Browser, blank: str) -> None:
-    browser.open(blank)
+def test_label_colours_agree_in_python_javascript_and_displacy(browser: Browser, page_url: str) -> None:
+    browser.open(page_url)
     assert browser.run("parts.setLabels(arguments[0]); return arguments[0].map(parts.hue)", LABELS) == [
         *label_hues(LABELS).values()
     ]
@@ -40,13 +40,13 @@ def test_a_label_has_one_colour_in_python_in_scripts_and_in_displacy(browser: Br
 
 
 @pytest.mark.parametrize(("n", "degrees"), [(8, 45), (16, 22.5), (32, 11.25)])
-def test_labels_are_apart_by_their_number_whatever_their_names(n: int, degrees: float) -> None:
+def test_label_hues_have_minimum_distance(n: int, degrees: float) -> None:
     labels = ["CUSTOMER", "OS", "PERSON", "ERROR", *(f"L{number}" for number in range(n))][:n]
     hues = sorted(label_hues(labels).values())
     assert min((after - hue) % 360 for hue, after in zip(hues, [*hues[1:], hues[0]], strict=True)) >= degrees
 
 
-def test_a_label_keeps_its_colour_where_others_come_or_go() -> None:
+def test_label_keeps_colour_if_other_labels_change() -> None:
     before = ["价格", "小区", "户型"]
     for added in ("地铁", "PER", "L1", "😀"):
         assert label_hues(before).items() <= label_hues([*before, added]).items()
@@ -55,9 +55,7 @@ def test_a_label_keeps_its_colour_where_others_come_or_go() -> None:
 
 
 @pytest.mark.parametrize("can_store", [True, False])
-def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
-    browser: Browser, tmp_path: Path, can_store: bool
-) -> None:
+def test_page_uses_browser_or_selected_language(browser: Browser, tmp_path: Path, can_store: bool) -> None:
     page = make_page(
         "spacy_tener.evaluation",
         "errors",
@@ -80,7 +78,7 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
         assert browser.driver.find_element("id", "theme").get_attribute("aria-label") == "深色"
         if not can_store:
             browser.run("Storage.prototype.setItem = () => { throw new Error('full'); }")
-        # A mouse's event may come before the first frame, which drops it.
+        # A mouse event before the first frame would be dropped.
         browser.run("document.getElementById('language').click()")
         browser.wait(lambda: browser.run("return document.querySelector('h1').textContent") == "Errors on <b>Texts</b>")
         assert browser.driver.find_element("id", "language").text == "中文"
@@ -90,17 +88,17 @@ def test_pages_are_in_the_language_of_the_browser_or_in_the_one_chosen(
         browser.driver.execute_cdp_cmd("Network.setUserAgentOverride", {"userAgent": agent, "acceptLanguage": "en-US"})
 
 
-SAYS = re.compile(r"""\bsay\((?:[^()"]*\? )?"([^"]+)"(?: : "([^"]+)")?""")
+SAY_CALL = re.compile(r"""\bsay\((?:[^()"]*\? )?"([^"]+)"(?: : "([^"]+)")?""")
 
 
-def test_every_string_of_the_scripts_and_pages_has_a_translation() -> None:
+def test_all_page_strings_have_translations() -> None:
     package = Path(errors_page.__globals__["__file__"]).parents[1]
     table = (package / "pages" / "strings.js").read_text(encoding="utf8")
     translated = {json.loads(f'"{key}"') for key in re.findall(r'^ +"((?:[^"\\]|\\.)*)": "', table, re.M)}
     said = {
         text
         for path in package.rglob("*.js")
-        for pair in SAYS.findall(path.read_text(encoding="utf8"))
+        for pair in SAY_CALL.findall(path.read_text(encoding="utf8"))
         for text in pair
     }
     shown = set()
@@ -116,8 +114,8 @@ def test_every_string_of_the_scripts_and_pages_has_a_translation() -> None:
     assert words - names - translated == set()
 
 
-def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, blank: str) -> None:
-    browser.open(blank)
+def test_titles_and_data_are_escaped_and_scripts_blocked(browser: Browser, page_url: str) -> None:
+    browser.open(page_url)
     assert browser.driver.title == HOSTILE
     assert browser.run("return document.querySelectorAll('img').length") == 0
     assert (browser.console_messages(), browser.requested_urls()) == ([], [])
@@ -126,17 +124,17 @@ def test_titles_and_data_stay_text_and_nothing_else_is_run(browser: Browser, bla
     assert "Content Security Policy" in browser.console_messages()[0]["message"]
 
 
-def test_data_that_is_no_json_is_refused_in_python() -> None:
+def test_non_json_data_raises_error() -> None:
     with pytest.raises(ValueError, match="not JSON compliant"):
         make_page("spacy_tener.evaluation", "errors", Heading(""), {"p": float("nan")}, lang="en")
 
 
-def test_a_page_that_lacks_a_part_of_its_own_is_refused() -> None:
+def test_missing_page_file_raises_error() -> None:
     with pytest.raises(FileNotFoundError):
         make_page("spacy_tener.pages", "nothing", Heading(""), {}, lang="en")
 
 
-def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:
+def test_scripts_do_not_parse_data_as_html() -> None:
     package = Path(errors_page.__globals__["__file__"]).parents[1]
     sources = [*package.rglob("*.js"), *package.rglob("*.css")]
     assert len(sources) >= 4
@@ -157,8 +155,8 @@ def test_no_script_reads_data_as_markup_and_none_ends_its_element() -> None:
         ([(3, 3)], "abcdef"),
     ],
 )
-def test_spans_are_marked_inside_of_each_other(browser: Browser, blank: str, spans: list[object], shown: str) -> None:
-    browser.open(blank)
+def test_nested_and_crossing_spans_are_marked(browser: Browser, page_url: str, spans: list[object], shown: str) -> None:
+    browser.open(page_url)
     script = """
         const mark = (span, children, kind) => `[${children.join("")}${kind.includes("cut") ? ">" : ""}]`
             .replace("[", kind.includes("begun") ? "<" : "[");
@@ -167,20 +165,20 @@ def test_spans_are_marked_inside_of_each_other(browser: Browser, blank: str, spa
     assert browser.run(script, spans) == shown
 
 
-def test_places_count_characters_where_scripts_count_units(browser: Browser, blank: str) -> None:
-    browser.open(blank)
+def test_offsets_are_converted_between_code_points_and_utf16(browser: Browser, page_url: str) -> None:
+    browser.open(page_url)
     text = "a😀b𠮷c"
     script = """
         const at = parts.offsetsOf(arguments[0]);
-        return arguments[1].map((place) => [at.unit(place), at.character(at.unit(place))]);
+        return arguments[1].map((offset) => [at.unit(offset), at.character(at.unit(offset))]);
     """
     assert browser.run(script, text, list(range(6))) == [[0, 0], [1, 1], [3, 2], [4, 3], [6, 4], [7, 5]]
     assert browser.run("return parts.excerpts('😀'.repeat(500), [{ start: 501, end: 503 }], 80, 600)") == [[420, 582]]
 
 
-def test_the_theme_button_remembers(browser: Browser, blank: str) -> None:
+def test_theme_choice_is_remembered(browser: Browser, page_url: str) -> None:
     browser.set_color_scheme("light")
-    browser.open(blank)
+    browser.open(page_url)
     ground = "return getComputedStyle(document.body).backgroundColor"
     light = browser.run(ground)
     try:
@@ -189,10 +187,10 @@ def test_the_theme_button_remembers(browser: Browser, blank: str) -> None:
         assert dark != light
 
         def opened_again() -> object:
-            browser.open(f"{blank}?again", PHONE)
+            browser.open(f"{page_url}?again", PHONE)
             return browser.run(ground)
 
-        # Another process of the browser may open a page, which reads what is stored a moment later.
+        # Another process of the browser may open the page, and may read the local storage with a delay.
         wait_until(lambda: opened_again() == dark)
         assert browser.driver.find_element("id", "theme").get_attribute("aria-pressed") == "true"
     finally:

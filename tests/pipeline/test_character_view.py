@@ -1,4 +1,4 @@
-"""The character view: characters are read whatever the tokens are, and entities come back to the tokens."""
+"""Character-level processing (`view = "characters"`): training, alignment to tokens, and exact entities."""
 
 import pickle
 
@@ -18,8 +18,8 @@ def segmented(vocab, words):
 
 
 @pytest.fixture
-def reader(learned):
-    """Makes a pipeline that knows the sentences by heart and reads characters, however its Docs are segmented."""
+def character_pipeline(learned):
+    """Return a function that makes a pipeline with `view = "characters"` that has overfitted the sentences."""
 
     def make(**config):
         nlp = learned(view="characters", **config)
@@ -29,8 +29,8 @@ def reader(learned):
 
 
 @pytest.fixture
-def gold(learned):
-    """References as `spacy tener convert` writes them: one token per character."""
+def character_examples(learned):
+    """Return a function that makes examples as `spacy tener convert` does: reference tokens are characters."""
 
     def make(nlp, data):
         characters = spacy.blank("zh")
@@ -58,63 +58,63 @@ SEGMENTATIONS = [
 
 
 @pytest.mark.parametrize(("words", "expand", "contract", "strict"), SEGMENTATIONS)
-def test_entities_come_back_to_tokens_as_the_mode_says(
-    reader, entities_of, char_entities_of, words, expand, contract, strict
+def test_alignment_mode_maps_entities_to_tokens(
+    character_pipeline, entities_of, char_entities_of, words, expand, contract, strict
 ):
     for mode, expected in (("expand", expand), ("contract", contract), ("strict", strict)):
-        nlp, pipe = reader(alignment_mode=mode)
+        nlp, pipe = character_pipeline(alignment_mode=mode)
         doc = pipe(segmented(nlp.vocab, words))
         assert entities_of(doc) == expected
         assert char_entities_of(doc) == FOUND
 
 
-def test_words_of_jieba_are_trained_on_characters_and_found_as_words(
-    jieba_nlp, blank, learn, gold, sentences, entities_of, char_entities_of
+def test_jieba_words_are_trained_and_predicted_by_characters(
+    jieba_nlp, blank, learn, character_examples, sentences, entities_of, char_entities_of
 ):
     nlp = jieba_nlp()
     nlp.add_pipe("tener_ner", config={"model": blank().get_pipe_config("tener_ner")["model"], "view": "characters"})
-    learn(nlp, gold(nlp, sentences))
+    learn(nlp, character_examples(nlp, sentences))
     for text, entities in sentences:
         doc = nlp(text)
         assert char_entities_of(doc) == entities
         assert [len(ent.text) for ent in doc.ents] == [end - start for start, end, _ in entities]
     assert entities_of(nlp(TEXT)) == FOUND
-    assert nlp.evaluate(gold(nlp, sentences))["ents_f"] == 1.0
+    assert nlp.evaluate(character_examples(nlp, sentences))["ents_f"] == 1.0
 
 
-def test_an_entity_off_the_edges_of_tokens_is_learned_here_and_dropped_by_ner(
-    jieba_nlp, blank, tiny_ner, tiny_model, learn, gold, entities_of, char_entities_of
+def test_misaligned_entity_is_learned_unlike_in_spacy_ner(
+    jieba_nlp, blank, tiny_ner, tiny_model, learn, character_examples, entities_of, char_entities_of
 ):
-    # jieba takes 中国银行 for one word: 中国 in it cannot be written on its tokens.
+    # jieba segments 中国银行 as a single word, so that the entity 中国 is not aligned with tokens.
     data = [("中国银行", [(0, 2, "GPE")])]
     ner = jieba_nlp()
     ner.add_pipe("ner", config={"model": tiny_ner})
     assert [token.text for token in ner.make_doc("中国银行")] == ["中国银行"]
-    examples = gold(ner, data)
+    examples = character_examples(ner, data)
     assert not any(examples[0].get_aligned_ner())
     learn(ner, examples)
     assert (0, 2, "GPE") not in entities_of(ner("中国银行"))
     nlp = jieba_nlp()
     nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
-    learn(nlp, gold(nlp, data))
+    learn(nlp, character_examples(nlp, data))
     doc = nlp("中国银行")
     assert char_entities_of(doc) == [(0, 2, "GPE")]
     assert entities_of(doc) == [(0, 4, "GPE")]
 
 
-STRANGE = [
-    pytest.param("吴重阳😀在𠮷中国银行", id="beyond the basic plane"),
+UNUSUAL_TEXTS = [
+    pytest.param("吴重阳😀在𠮷中国银行", id="outside the basic plane"),
     pytest.param("吴重阳\r\n在\t中国银行\r\n", id="CRLF"),
     pytest.param("吴\u200b重\ufeff阳\u200d在中国\u2060银行", id="zero width"),
     pytest.param("\u3000吴重阳\u3000\u00a0中国银行\u2028", id="wide spaces"),
-    pytest.param("e\u0301吴重阳 👨\u200d👩\u200d👧 中国银行", id="joined signs"),
+    pytest.param("e\u0301吴重阳 👨\u200d👩\u200d👧 中国银行", id="combining characters"),
     pytest.param("\x00\x1f吴重阳", id="control characters"),
     pytest.param("   \n \n  ", id="white space"),
 ]
 
 
-@pytest.mark.parametrize("text", STRANGE)
-def test_no_text_fails_in_training(tiny_model, text, char_entities_of):
+@pytest.mark.parametrize("text", UNUSUAL_TEXTS)
+def test_training_supports_unusual_characters(tiny_model, text, char_entities_of):
     nlp = spacy.blank("en")
     nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": "characters"})
     reference = segmented(nlp.vocab, list(text))
@@ -131,8 +131,8 @@ def test_no_text_fails_in_training(tiny_model, text, char_entities_of):
     assert char_entities_of(nlp.get_pipe("tener_ner")(nlp.make_doc(text))) == expected
 
 
-def test_exact_entities_travel_with_the_doc(reader, char_entities_of):
-    nlp, pipe = reader()
+def test_exact_entities_survive_doc_serialization(character_pipeline, char_entities_of):
+    nlp, pipe = character_pipeline()
     doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
     assert [span.text for span in doc.spans["tener_ner_chars"]] == ["吴重阳在", "中国银行工作"]
     [stored] = DocBin(docs=[doc]).get_docs(nlp.vocab)
@@ -141,8 +141,8 @@ def test_exact_entities_travel_with_the_doc(reader, char_entities_of):
         assert char_entities_of(pipe(copy)) == FOUND
 
 
-def test_exact_entities_are_replaced_when_the_doc_is_read_anew(reader, char_entities_of):
-    nlp, pipe = reader()
+def test_exact_entities_are_updated_by_second_prediction(character_pipeline, char_entities_of):
+    nlp, pipe = character_pipeline()
     doc = pipe(segmented(nlp.vocab, ["吴", "重阳在", "中国", "银行工作", "。"]))
     doc.set_ents([Span(doc, 2, 3, "GPE", kb_id="Q148", span_id="7")], default="missing")
     pipe(doc)
@@ -152,10 +152,10 @@ def test_exact_entities_are_replaced_when_the_doc_is_read_anew(reader, char_enti
 
 
 @pytest.mark.parametrize("words", [list(TEXT), ["吴重阳", "在中国银行工作。"], []])
-def test_exact_entities_have_a_key_of_their_own_or_none(reader, char_entities_of, words):
-    nlp, pipe = reader(chars_key="exact")
+def test_chars_key_sets_or_disables_exact_entities(character_pipeline, char_entities_of, words):
+    nlp, pipe = character_pipeline(chars_key="exact")
     doc = pipe(segmented(nlp.vocab, words))
     assert char_entities_of(doc, "exact") == (FOUND if words else [])
     assert "tener_ner_chars" not in doc.spans
-    nlp, pipe = reader(chars_key=None)
+    nlp, pipe = character_pipeline(chars_key=None)
     assert not set(pipe(segmented(nlp.vocab, words)).spans) - {RECORD_KEY}

@@ -1,4 +1,4 @@
-"""Settings changed in `cfg` are refused as the factory refuses them."""
+"""Settings and learned values in `cfg`: validation as in the factory, defaults, and renamed labels."""
 
 import pytest
 
@@ -26,7 +26,7 @@ from spacy_tener.pipeline.settings import LearnedValues, NERSettings
         ({"treshold": 0.5}, "treshold"),
     ],
 )
-def test_what_the_factory_refuses_is_refused_in_cfg(learned, blank, settings, message):
+def test_invalid_setting_in_cfg_raises_error(learned, blank, settings, message):
     nlp = learned()
     nlp.get_pipe("tener_ner").cfg.update(settings)
     with pytest.raises(ValueError, match=message):
@@ -39,14 +39,14 @@ def test_what_the_factory_refuses_is_refused_in_cfg(learned, blank, settings, me
     ("name", "value"),
     [("window", 81), ("max_units", 200), ("threshold", 1), ("threshold", {"PER": 0}), ("spans_key", "")],
 )
-def test_what_the_factory_takes_is_taken_in_cfg(learned, blank, name, value):
+def test_valid_setting_in_cfg_is_accepted(learned, blank, name, value):
     nlp = learned()
     nlp.get_pipe("tener_ner").cfg[name] = value
     assert len(nlp("王小明去了上海").ents) in (0, 2)
     blank(**{name: value})
 
 
-def test_settings_are_checked_again_if_they_change_and_not_if_counts_do(blank):
+def test_settings_are_validated_again_only_if_changed(blank):
     pipe = blank().get_pipe("tener_ner")
     settings = pipe.settings
     pipe.cfg["latin_edges"] = {"PER": [1, 2]}
@@ -67,7 +67,7 @@ LEARNED = {
 }
 
 
-def test_cfg_has_labels_settings_and_learned_values_side_by_side():
+def test_cfg_stores_labels_settings_and_learned_values():
     cfg = {"labels": ["ORG", "PER"], "spans_key": "sc", "threshold": {"PER": 0.5}, **LEARNED}
     settings, learned = NERSettings.from_cfg(cfg), LearnedValues.from_cfg(cfg)
     assert settings.to_cfg() == NERSettings(spans_key="sc", threshold={"PER": 0.5}).to_cfg()
@@ -77,8 +77,8 @@ def test_cfg_has_labels_settings_and_learned_values_side_by_side():
     assert learned.labels_within_words == ["PER"]
 
 
-def test_learned_values_that_are_missing_in_cfg_have_defaults():
-    """Pipelines that were saved before a value was introduced do not have it, or have None."""
+def test_missing_learned_values_have_defaults():
+    """In pipelines that were saved by older versions, new values are missing or None."""
     assert LearnedValues.from_cfg({"labels": [], "token_length": None}).to_cfg() == {}
     assert NERSettings.from_cfg({"labels": []}) == NERSettings()
 
@@ -94,7 +94,7 @@ def test_labels_are_renamed_in_all_learned_values():
 
 
 @pytest.mark.parametrize(("name", "value"), [("text_length", "long"), ("latin_edges", [1, 2]), ("token_length", "one")])
-def test_a_learned_value_of_another_type_is_refused_by_name(learned, name, value):
+def test_learned_value_of_wrong_type_raises_error(learned, name, value):
     pipe = learned().get_pipe("tener_ner")
     pipe.cfg[name] = value
     with pytest.raises(ValueError, match=f"tener_ner.*{name}"):

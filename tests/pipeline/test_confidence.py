@@ -1,4 +1,4 @@
-"""How sure the component is of entities and readings: in both views, over windows, with masks, through listeners."""
+"""Probabilities of entities and tag sequences: both views, windows, existing entities, listeners and temperature."""
 
 import crf_brute_force as brute
 import numpy as np
@@ -25,7 +25,7 @@ def keys(entities):
     return [(entity.start, entity.end, entity.label) for entity in entities]
 
 
-def weights(entities):
+def probabilities_of(entities):
     return [entity.probability for entity in entities]
 
 
@@ -35,7 +35,7 @@ def decode(pipe, doc):
 
 @pytest.fixture
 def pipe_of(learned):
-    """Makes a component that knows the sentences, less surely than it learned them."""
+    """Return a function that makes a trained component, with a temperature that avoids extreme probabilities."""
 
     def make(**config):
         pipe = learned(**config).get_pipe("tener_ner")
@@ -46,55 +46,57 @@ def pipe_of(learned):
 
 
 @pytest.mark.parametrize("setting", [{"spans_key": "sure"}, {"threshold": 0.5}])
-def test_without_labels_nothing_is_found_and_nothing_is_sure(blank, setting):
+def test_pipeline_without_labels_finds_no_entities(blank, setting):
     nlp = blank("tener_ner", **setting)
     nlp.initialize()
     assert nlp("王小明").ents == ()
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_probabilities_of_any_spans_agree_with_all_readings(pipe_of, view):
-    """Of a short text all readings can be listed: a span's probability is that of those which hold it."""
+def test_span_probabilities_equal_sum_over_all_sequences(pipe_of, view):
+    """All tag sequences of a short text are enumerated. Those with the span sum up to its probability."""
     pipe = pipe_of(view=view)
     words = ["王", "小明"] if view == "characters" else ["王", "小", "明"]
     doc = Doc(pipe.vocab, words=words, spaces=[False] * len(words))
     decoding = decode(pipe, doc)
-    readings = decoding.k_best(100_000)
-    assert sum(reading.probability for reading in readings) == pytest.approx(1.0)
+    sequences = decoding.k_best(100_000)
+    assert sum(sequence.probability for sequence in sequences) == pytest.approx(1.0)
     spans = spans_of(3, pipe.labels)
-    expected = [sum(r.probability for r in readings if span in keys(r.entities)) for span in spans]
+    expected = [
+        sum(sequence.probability for sequence in sequences if span in keys(sequence.entities)) for span in spans
+    ]
     assert decoding.probabilities(spans) == pytest.approx(expected, abs=1e-9)
     assert max(expected) > 0.2
-    for reading in readings[:5]:
-        assert weights(reading.entities) == pytest.approx(decoding.probabilities(keys(reading.entities)))
+    for sequence in sequences[:5]:
+        assert probabilities_of(sequence.entities) == pytest.approx(decoding.probabilities(keys(sequence.entities)))
 
 
 @pytest.mark.parametrize("minimum", [0.0, -1.0, 1.5, float("nan")])
 @pytest.mark.parametrize("method", ["alternatives", "marginals"])
-def test_a_minimum_probability_is_checked(pipe_of, method, minimum):
+def test_invalid_minimum_probability_raises_error(pipe_of, method, minimum):
     pipe = pipe_of()
     with pytest.raises(ValueError, match="above 0"):
         getattr(decode(pipe, Doc(pipe.vocab, words=list(TEXT))), method)(minimum=minimum)
 
 
-def test_a_space_within_an_entity_is_as_sure_as_the_entities_that_hold_it(pipe_of):
-    """Spaces between tokens are no units: one is outside unless an entity has the token on either side."""
+def test_outside_marginals_cover_spaces_inside_entities(pipe_of):
+    """Spaces between tokens are not units. They are inside an entity if it contains the tokens on both sides."""
     pipe = pipe_of()
     words = Doc(pipe.vocab, words=["王小明", "去", "上海"], spaces=[True, False, False])
     spaced = Doc(pipe.vocab, words=list("王小明去上海"), spaces=[True, True, True, False, False, False])
-    sure = Doc(pipe.vocab, words=list("王小明去上海"), spaces=[True, True, True, False, False, False])
-    sure.set_ents([Span(sure, 0, 3, label="PER")], default="missing")
-    for doc, inside in ((words, []), (spaced, [1, 3]), (sure, [1, 3])):
+    preset = Doc(pipe.vocab, words=list("王小明去上海"), spaces=[True, True, True, False, False, False])
+    preset.set_ents([Span(preset, 0, 3, label="PER")], default="missing")
+    for doc, inside in ((words, []), (spaced, [1, 3]), (preset, [1, 3])):
         marginals = decode(pipe, doc).marginals(1e-12)
-        for place in range(len(doc.text)):
-            holding = [e.probability for e in marginals.entities if e.start <= place < e.end]
-            assert marginals.outside[place] == pytest.approx(1.0 - sum(holding), abs=1e-6)
-        assert all(marginals.outside[place] < 0.9 for place in inside)
+        for offset in range(len(doc.text)):
+            covering = [e.probability for e in marginals.entities if e.start <= offset < e.end]
+            assert marginals.outside[offset] == pytest.approx(1.0 - sum(covering), abs=1e-6)
+        assert all(marginals.outside[offset] < 0.9 for offset in inside)
 
 
 @pytest.mark.parametrize("label", ["GPE", "STRANGE"])
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_entities_of_the_doc_are_certain_of_whatever_label_and_the_pipeline_gives_the_same(pipe_of, view, label):
+def test_existing_entities_have_probability_one(pipe_of, view, label):
     pipe = pipe_of(view=view)
     pipe.cfg.update(spans_key="sure", threshold=1.0)
     doc = Doc(pipe.vocab, words=["吴", "重阳", *TEXT[3:]], spaces=[False] * (len(TEXT) - 1))
@@ -103,7 +105,7 @@ def test_entities_of_the_doc_are_certain_of_whatever_label_and_the_pipeline_give
     decoding = decode(pipe, doc)
     assert FoundEntity(1, 5, label, 1.0) in decoding.entities
     assert decoding.probabilities([(1, 5, label), (1, 5, "PER"), (6, 8, "ORG"), (2, 6, label)]) == [1.0, 0.0, 0.0, 0.0]
-    assert all(FoundEntity(1, 5, label, 1.0) in reading.entities for reading in decoding.k_best(20))
+    assert all(FoundEntity(1, 5, label, 1.0) in sequence.entities for sequence in decoding.k_best(20))
     assert FoundEntity(1, 5, label, 1.0) in decoding.marginals(0.5).entities
     assert decoding.marginals().outside[1:5].tolist() == [0.0] * 4
     assert decoding.alternatives()[[e.offsets for e in decoding.entities].index((1, 5, label))] == []
@@ -118,29 +120,29 @@ def test_entities_of_the_doc_are_certain_of_whatever_label_and_the_pipeline_give
 
 
 @pytest.mark.parametrize("label", ["GPE", "STRANGE"])
-def test_what_the_pipeline_gives_has_a_likelihood_and_so_has_what_contradicts_it(pipe_of, label):
+def test_likelihood_is_zero_for_contradicting_annotation(pipe_of, label):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     doc.set_ents([Span(doc, 1, 5, label=label)], default="missing")
     decoding = decode(pipe, doc)
-    given = pipe(doc.copy())
-    assert decoding.likelihood(given) == pytest.approx(decoding.k_best(1)[0].probability, abs=1e-9)
+    predicted = pipe(doc.copy())
+    assert decoding.likelihood(predicted) == pytest.approx(decoding.k_best(1)[0].probability, abs=1e-9)
     assert decoding.likelihood(Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))) == pytest.approx(1.0)
-    other = given.copy()
+    other = predicted.copy()
     other.set_ents([], default="outside")
     assert decoding.likelihood(other) == 0.0
     other.ents = [Span(other, 1, 4, label="GPE")]
     assert decoding.likelihood(other) == 0.0
-    unheard = given.copy()
-    unheard.ents = [Span(unheard, 6, 7, label="unheard of")]
+    unknown = predicted.copy()
+    unknown.ents = [Span(unknown, 6, 7, label="unheard of")]
     with pytest.raises(ValueError, match="contains the entity label 'unheard of'"):
-        decoding.likelihood(unheard)
+        decoding.likelihood(unknown)
 
 
-def test_a_decoding_keeps_the_weights_that_it_was_made_with(pipe_of, make_examples, blank):
+def test_decoding_is_not_changed_by_later_updates(pipe_of, make_examples, blank):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
-    for _ in range(2):  # the second time, the weights lie in the memory of a torch module
+    for _ in range(2):  # in the second iteration, the weights share memory with a torch module
         decoding, expected = decode(pipe, doc), decode(pipe, doc).k_best(3)
         weights = [weight.copy() for weight in decoding.batch.crf.weights]
         pipe.update(make_examples(blank()), sgd=Adam(0.1))
@@ -149,14 +151,14 @@ def test_a_decoding_keeps_the_weights_that_it_was_made_with(pipe_of, make_exampl
         assert decode(pipe, doc).k_best(3) != expected
 
 
-def test_a_decoding_is_printed_in_one_line(pipe_of):
+def test_decoding_has_short_repr(pipe_of):
     pipe = pipe_of()
     decoding = decode(pipe, Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT)))
     assert repr(decoding) == "<Decoding of '吴重阳在中国银行工作。' in 11 units, labels GPE, ORG, PER>"
     assert repr(decoding.batch) == "<BatchDecoding of 1 texts, 11 units, depth 1>"
 
 
-def test_no_entity_begins_in_white_space_or_goes_over_a_known_sentence_start(pipe_of):
+def test_spans_at_whitespace_or_sentence_start_are_impossible(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list("王小 明去"), spaces=[False] * 5, sent_starts=[True, False, False, True, False])
     spans = [(0, 3, "PER"), (2, 3, "PER"), (0, 5, "PER"), (3, 5, "PER"), (0, 2, "PER")]
@@ -165,7 +167,7 @@ def test_no_entity_begins_in_white_space_or_goes_over_a_known_sentence_start(pip
     assert min(probabilities[3:]) > 0.0
 
 
-def test_spans_may_be_spans_of_the_doc(pipe_of):
+def test_probabilities_accept_spacy_spans(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=["王小明", "去", "了", "上海"], spaces=[False, True, False, False])
     spans = [Span(doc, 0, 1, label="PER"), Span(doc, 3, 4, label="GPE")]
@@ -173,22 +175,22 @@ def test_spans_may_be_spans_of_the_doc(pipe_of):
     assert decoding.probabilities(spans) == decoding.probabilities([(0, 3, "PER"), (6, 8, "GPE")])
 
 
-def test_what_the_model_cannot_find_has_no_probability(pipe_of):
+def test_misaligned_span_or_unknown_label_has_zero_probability(pipe_of):
     doc = Doc(pipe_of().vocab, words=["王小明", "去"], spaces=[False, False])
     spans = [(0, 3, "PER"), (0, 2, "PER"), (0, 3, "unheard of")]
-    inside, off_the_tokens, other_label = decode(pipe_of(), doc).probabilities(spans)
-    assert off_the_tokens == other_label == 0.0 < inside
+    inside, misaligned, other_label = decode(pipe_of(), doc).probabilities(spans)
+    assert misaligned == other_label == 0.0 < inside
     assert decode(pipe_of(view="characters"), doc).probabilities(spans)[1] > 0.0
 
 
 @pytest.mark.parametrize("span", [(-1, 2, "PER"), (2, 2, "PER"), (0, 99, "PER")])
-def test_a_span_outside_of_the_text_is_named(pipe_of, span):
+def test_span_outside_text_raises_error(pipe_of, span):
     pipe = pipe_of()
     with pytest.raises(ValueError, match=rf"{span[0]}, {span[1]}"):
         decode(pipe, Doc(pipe.vocab, words=["京"])).probabilities([span])
 
 
-def test_characters_are_weighed_alike_whatever_the_tokens_are(pipe_of):
+def test_character_probabilities_do_not_depend_on_tokens(pipe_of):
     pipe = pipe_of(view="characters")
     docs = [
         Doc(pipe.vocab, words=words, spaces=[False] * len(words))
@@ -198,24 +200,24 @@ def test_characters_are_weighed_alike_whatever_the_tokens_are(pipe_of):
     assert keys(by_characters) == [(0, 3, "PER"), (4, 8, "ORG")]
     for entities in by_words:
         assert keys(entities) == keys(by_characters)
-        assert weights(entities) == pytest.approx(weights(by_characters), abs=1e-6)
+        assert probabilities_of(entities) == pytest.approx(probabilities_of(by_characters), abs=1e-6)
 
 
-def test_probabilities_go_over_the_windows_of_a_long_doc(pipe_of):
-    """The chain is one over all windows: its sums are those over the emissions of the whole text."""
+def test_windows_of_long_doc_are_decoded_as_single_sequence(pipe_of):
+    """Forward and backward scores are computed over the emissions of all windows."""
     pipe = pipe_of(window=20, overlap=6, max_units=50)
     docs = [Doc(pipe.vocab, words=list(TEXT * n), spaces=[False] * (len(TEXT) * n)) for n in (8, 1, 5)]
     decodings = list(pipe.decode(docs))
     assert len(decodings[0].entities) > 8
     for decoding in decodings:
-        found, readings = decoding.entities, decoding.k_best(2)
-        assert weights(found) == pytest.approx(decoding.probabilities(keys(found)))
-        assert keys(readings[0].entities) == keys(found)
-        assert weights(readings[0].entities) == pytest.approx(weights(found), abs=1e-6)
-        assert 0.0 < readings[1].probability <= readings[0].probability <= min(weights(found)) + 1e-9
+        found, sequences = decoding.entities, decoding.k_best(2)
+        assert probabilities_of(found) == pytest.approx(decoding.probabilities(keys(found)))
+        assert keys(sequences[0].entities) == keys(found)
+        assert probabilities_of(sequences[0].entities) == pytest.approx(probabilities_of(found), abs=1e-6)
+        assert 0.0 < sequences[1].probability <= sequences[0].probability <= min(probabilities_of(found)) + 1e-9
 
 
-def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
+def test_decoding_does_not_depend_on_batch(pipe_of):
     pipe = pipe_of(max_units=200)
     docs = [Doc(pipe.vocab, words=list(TEXT[:n]), spaces=[False] * n) for n in (11, 0, 3, 8, 1)] * 30
     alone = [decode(pipe, doc) for doc in docs[:5]] * 30
@@ -223,15 +225,15 @@ def test_docs_in_a_batch_do_not_change_each_other(pipe_of):
         spans = [(0, end, label) for end in range(1, len(decoding.doc)) for label in ("PER", "unheard of")]
         assert decoding.probabilities(spans) == pytest.approx(expected.probabilities(spans), abs=1e-6)
         assert keys(decoding.entities) == keys(expected.entities) == keys(decoding.k_best(1)[0].entities)
-        assert weights(decoding.entities) == pytest.approx(weights(expected.entities), abs=1e-6)
+        assert probabilities_of(decoding.entities) == pytest.approx(probabilities_of(expected.entities), abs=1e-6)
         assert decoding.entropy == pytest.approx(expected.entropy, abs=1e-4)
-        readings = [reading.probability for reading in decoding.k_best(3)]
-        assert readings == sorted(readings, reverse=True)
+        probabilities = [sequence.probability for sequence in decoding.k_best(3)]
+        assert probabilities == sorted(probabilities, reverse=True)
         assert len(decoding.alternatives()) == len(expected.entities)
         assert keys(decoding.marginals().entities) == keys(expected.marginals().entities)
 
 
-def test_nothing_has_answers_too(pipe_of, blank):
+def test_empty_input_is_decoded(pipe_of, blank):
     for pipe in (pipe_of(), blank().get_pipe("tener_ner")):
         assert list(pipe.decode([])) == []
         empty = Doc(pipe.vocab)
@@ -245,11 +247,11 @@ def test_nothing_has_answers_too(pipe_of, blank):
         )
         assert decoding.entropy == 0.0
         assert decoding.likelihood(empty) == 1.0
-        (reading,) = decoding.k_best()
-        assert (reading.probability, reading.entities) == (1.0, [])
+        (sequence,) = decoding.k_best()
+        assert (sequence.probability, sequence.entities) == (1.0, [])
 
 
-def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_examples, learn):
+def test_listener_decodes_shared_tok2vec_output(tiny_hash_embed, make_examples, learn):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tok2vec", config={"model": tiny_hash_embed})
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
@@ -267,19 +269,19 @@ def test_a_listener_weighs_what_the_shared_component_made(tiny_hash_embed, make_
         decode(pipe, nlp.make_doc(TEXT))
 
 
-def test_the_temperature_changes_probabilities_and_no_entities(pipe_of):
+def test_temperature_changes_probabilities_but_not_entities(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
     warm = decode(pipe, doc).entities
     del pipe.cfg["temperature"]
     cold = decode(pipe, doc).entities
     assert keys(warm) == keys(cold)
-    assert all(less_sure < sure for less_sure, sure in zip(weights(warm), weights(cold), strict=True))
+    assert all(lower < higher for lower, higher in zip(probabilities_of(warm), probabilities_of(cold), strict=True))
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 @pytest.mark.parametrize("temperature", [0.5, 4.0, 20.0])
-def test_probabilities_of_entities_that_exclude_each_other_add_up_to_at_most_one(pipe_of, view, temperature):
+def test_probabilities_of_covering_spans_and_outside_sum_to_one(pipe_of, view, temperature):
     pipe = pipe_of(view=view)
     pipe.cfg["temperature"] = temperature
     doc = Doc(pipe.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
@@ -291,11 +293,13 @@ def test_probabilities_of_entities_that_exclude_each_other_add_up_to_at_most_one
         covering = sum(p for p, (start, end, _) in zip(probabilities, spans, strict=True) if start <= i < end)
         assert covering + marginals.outside[i] == pytest.approx(1.0)
     probable = {span: p for span, p in zip(spans, probabilities, strict=True) if p >= 0.05}
-    assert dict(zip(keys(marginals.entities), weights(marginals.entities), strict=True)) == pytest.approx(probable)
+    assert dict(zip(keys(marginals.entities), probabilities_of(marginals.entities), strict=True)) == pytest.approx(
+        probable
+    )
 
 
 @pytest.mark.parametrize("temperature", [0, -1.0, float("nan"), float("inf"), "warm", None])
-def test_a_temperature_that_is_no_number_above_zero_is_refused(pipe_of, temperature):
+def test_invalid_temperature_raises_error(pipe_of, temperature):
     pipe = pipe_of()
     pipe.cfg["temperature"] = temperature
     with pytest.raises(ValueError, match="spacy tener calibrate"):
@@ -303,24 +307,28 @@ def test_a_temperature_that_is_no_number_above_zero_is_refused(pipe_of, temperat
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_likelihood_is_that_of_all_readings_that_agree_with_the_annotation(pipe_of, view):
+def test_likelihood_equals_sum_over_consistent_sequences(pipe_of, view):
     pipe = pipe_of(view=view)
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
     decoding = decode(pipe, doc)
-    readings = decoding.k_best(100_000)
+    sequences = decoding.k_best(100_000)
     for span in (None, (0, 3, "PER"), (1, 2, "GPE")):
         complete, partial = doc.copy(), doc.copy()
         ents = [doc.char_span(*span[:2], label=span[2])] if span else []
         complete.set_ents(ents, default="outside")
         partial.set_ents(ents, default="missing")
-        exact = sum(r.probability for r in readings if keys(r.entities) == ([span] if span else []))
-        agreeing = sum(r.probability for r in readings if span is None or span in keys(r.entities))
+        exact = sum(
+            sequence.probability for sequence in sequences if keys(sequence.entities) == ([span] if span else [])
+        )
+        agreeing = sum(
+            sequence.probability for sequence in sequences if span is None or span in keys(sequence.entities)
+        )
         found = [decoding.likelihood(complete), decoding.likelihood(partial)]
         assert likelihoods([decoding] * 2, [complete, partial]) == pytest.approx(found)
         assert found == pytest.approx([exact, agreeing], abs=1e-6)
 
 
-def test_likelihood_does_not_look_at_spans_known_to_be_incorrect(pipe_of):
+def test_likelihood_ignores_incorrect_spans(pipe_of):
     pipe = pipe_of(incorrect_spans_key="wrong")
     doc = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3)
     missing, annotated = Doc(pipe.vocab, words=["王", "小", "明"], spaces=[False] * 3), doc.copy()
@@ -332,7 +340,7 @@ def test_likelihood_does_not_look_at_spans_known_to_be_incorrect(pipe_of):
         assert decoding.likelihood(reference) == before
 
 
-def test_likelihood_of_what_no_reading_has_is_zero_and_of_nothing_one(pipe_of):
+def test_likelihood_is_zero_if_impossible_and_one_if_empty(pipe_of):
     pipe = pipe_of()
     doc = Doc(pipe.vocab, words=list("王小明"), sent_starts=[True, True, False])
     across = doc.copy()

@@ -1,4 +1,4 @@
-"""The best path of emissions, and the spans that exclude its entities, against all paths and all spans."""
+"""The best tag sequence and alternative entities, compared with brute force over all sequences and spans."""
 
 import numpy as np
 import pytest
@@ -35,8 +35,8 @@ def decoding_of(crf, lengths=LENGTHS, *, masks=None, temperature=1.0, seed=0):
     return BatchDecoding(scorer_of(crf), emissions, list(lengths), allowed, temperature), scores
 
 
-def texts_of(batch):
-    """One `Decoding` for each text, of single characters."""
+def decodings_of(batch):
+    """Return a `Decoding` for each text. Tokens are single characters."""
     docs = [Doc(Vocab(), words=["x"] * length, spaces=[False] * length) for length in batch.lengths]
     labels = tuple(map(str, range(N_LABELS)))
     return [Decoding(view_of(doc, "tokens"), labels, batch, i) for i, doc in enumerate(docs)]
@@ -46,7 +46,7 @@ def rows(spans):
     return list(zip(*(column.tolist() for column in spans), strict=True))
 
 
-def every_span(lengths):
+def make_all_spans(lengths):
     spans = [
         (text, start, end, label)
         for text, length in enumerate(lengths)
@@ -58,8 +58,8 @@ def every_span(lengths):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
-    """list Viterbi, which is held to all paths by tests of its own, finds the same one."""
+def test_best_entities_equal_first_of_k_best(crf, masked):
+    """The reference is list Viterbi, which other tests compare with brute force."""
     masks = None
     if masked:
         masks = [np.random.default_rng(3).random((n, crf.layout.n_tags)) < 0.5 for n in LENGTHS]
@@ -79,15 +79,15 @@ def test_the_best_entities_are_those_of_the_best_allowed_path(crf, masked):
 
 @pytest.mark.parametrize("temperature", [1.0, 2.5])
 @pytest.mark.parametrize("minimum", [0.001, 0.1])
-def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough(crf, temperature, minimum):
+def test_alternatives_equal_brute_force_over_all_spans(crf, temperature, minimum):
     decoding, _ = decoding_of(crf, temperature=temperature)
-    best, every = decoding.best, every_span(LENGTHS)
-    probability = decoding.probabilities(every)
-    found = [alternatives for text in texts_of(decoding) for alternatives in text.alternatives(3, minimum)]
+    best, all_spans = decoding.best, make_all_spans(LENGTHS)
+    probability = decoding.probabilities(all_spans)
+    found = [alternatives for text in decodings_of(decoding) for alternatives in text.alternatives(3, minimum)]
     for (text, start, end, label), alternatives in zip(rows(best), found, strict=True):
         wanted = [
             (*row, p)
-            for row, p in zip(rows(every), probability.tolist(), strict=True)
+            for row, p in zip(rows(all_spans), probability.tolist(), strict=True)
             if row[0] == text and row[1] < end and row[2] > start and row != (text, start, end, label) and p >= minimum
         ]
         wanted = sorted(wanted, key=lambda alternative: -alternative[-1])[:3]
@@ -99,10 +99,10 @@ def test_rivals_are_all_other_spans_that_touch_an_entity_and_are_probable_enough
 
 
 @pytest.mark.parametrize("temperature", [1.0, 20.0])
-def test_a_long_text_has_its_rivals_without_comparing_all_spans(crf, temperature):
-    """Two thousand units have four million spans, and at a high temperature each tag of each unit is possible."""
+def test_alternatives_of_long_text_use_few_candidate_spans(crf, temperature):
+    """A text of 2,000 units has four million labelled spans, all of which are possible at a high temperature."""
     decoding, _ = decoding_of(crf, [2000], temperature=temperature)
-    (text,) = texts_of(decoding)
+    (text,) = decodings_of(decoding)
     alternatives = text.alternatives(3, 0.01)
     assert len(alternatives) > 300
     assert {len(row) for row in alternatives} <= {0, 1, 2, 3}
@@ -110,8 +110,8 @@ def test_a_long_text_has_its_rivals_without_comparing_all_spans(crf, temperature
     assert min(alternative.probability for row in alternatives for alternative in row) >= 0.01
 
 
-def test_one_set_of_entities_occurs_once_among_the_k_best_of_two_depths(crf):
-    """At each of the two depths, the entity of the first unit is the best choice, with or without the other depth."""
+def test_k_best_entity_sets_of_two_depths_are_unique(crf):
+    """At both depths, the entity of the first unit is the best choice, so that the depths can yield the same set."""
     layout = crf.layout
     emissions = np.zeros((2, 3, layout.n_tags), np.float32)
     emissions[:, 0, layout.single.start] = emissions[:, 1:, layout.outside] = 20.0
@@ -123,5 +123,5 @@ def test_one_set_of_entities_occurs_once_among_the_k_best_of_two_depths(crf):
         assert sets[0] == rows(batch.best)
     probabilities = [np.exp(ranked.log_probability) for ranked in batch.k_best(20)[0]]
     assert sum(probabilities) <= 1.0 + 1e-9
-    # All sequences that have the best set were enumerated: the probability is that of the entity, if it is alone.
+    # All sequences with the best set were enumerated, so that their sum is the marginal probability of the entity.
     assert probabilities[0] == pytest.approx(batch.best_probabilities[0], abs=1e-3)

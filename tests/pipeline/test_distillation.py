@@ -1,4 +1,4 @@
-"""A trained pipeline as a teacher: the loss against brute force, and students that learn from it without annotation."""
+"""Knowledge distillation from a trained pipeline: loss, training on raw text, temperature and errors."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def crfs():
     return layers
 
 
-def test_loss_is_the_weighted_cross_entropy_over_all_tag_sequences(crfs):
+def test_loss_equals_weighted_cross_entropy_over_sequences(crfs):
     student, teacher = crfs
     scores, soft = map(torch.from_numpy, random_scores(LENGTH, LENGTH))
     probabilities = weights_of(teacher, soft, PATHS).detach().softmax(0)
@@ -38,7 +38,7 @@ def test_loss_is_the_weighted_cross_entropy_over_all_tag_sequences(crfs):
         assert float(loss.detach()) == pytest.approx(sum(weights) * float(expected), rel=1e-4)
 
 
-def test_gradient_of_a_text_is_proportional_to_its_weight(crfs):
+def test_gradient_is_proportional_to_text_weight(crfs):
     student, teacher = crfs
     scores, soft = random_scores(LENGTH, LENGTH)
 
@@ -59,18 +59,18 @@ def teacher_path(learned, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "view", "had"),
+    ("settings", "view", "existing_labels"),
     [({}, "tokens", []), ({}, "tokens", ["NEW", "PER"]), ({"segmenter": "jieba"}, "characters", [])],
-    ids=["same units", "other labels before", "characters over words"],
+    ids=["same units", "existing labels", "characters over words"],
 )
-def test_a_student_learns_from_raw_text_what_its_teacher_knows(
-    settings, view, had, teacher_path, sentences, entities_of, tiny_model
+def test_student_learns_teacher_entities_from_raw_text(
+    settings, view, existing_labels, teacher_path, sentences, entities_of, tiny_model
 ):
-    """Teacher and student read characters, be they tokens or not."""
+    """The units of teacher and student are characters, whether these are tokens or not."""
     lang = spacy.util.get_lang_class("zh")
     nlp = lang.from_config({"nlp": {"tokenizer": settings}}) if settings else spacy.blank("zh")
     pipe = nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": view})
-    for label in had:
+    for label in existing_labels:
         pipe.add_label(label)
     raw = [Example(nlp.make_doc(text), nlp.make_doc(text)) for text, _ in sentences]
     nlp.config["initialize"]["components"]["tener_ner"] = {
@@ -80,7 +80,7 @@ def test_a_student_learns_from_raw_text_what_its_teacher_knows(
     optimizer.learn_rate = 0.03
     teacher = spacy.load(teacher_path)
     labels = teacher.get_pipe("tener_ner").labels
-    assert pipe.labels == (*labels, *(label for label in had if label not in labels))
+    assert pipe.labels == (*labels, *(label for label in existing_labels if label not in labels))
     losses = [nlp.update(raw, sgd=optimizer)["tener_ner"] for _ in range(25)]
     assert losses[-1] < 0.3 * losses[0]
     for text, _ in sentences:
@@ -92,8 +92,8 @@ def test_a_student_learns_from_raw_text_what_its_teacher_knows(
     assert entities_of(again(sentences[0][0])) == entities_of(nlp(sentences[0][0]))
 
 
-def test_annotation_is_learned_beside_the_teacher(teacher_path, learned, make_examples):
-    """The loss is that of both, by their weights; the teacher is asked once for each text."""
+def test_loss_combines_annotation_and_soft_targets(teacher_path, learned, make_examples):
+    """The loss is the weighted sum of both losses. Soft targets are computed once for each text."""
     nlp = learned()
     pipe = nlp.get_pipe("tener_ner")
     examples = make_examples(nlp)
@@ -106,7 +106,7 @@ def test_annotation_is_learned_beside_the_teacher(teacher_path, learned, make_ex
     assert pipe.update(examples)["tener_ner"] == pytest.approx(0.75 * gold + 0.25 * soft, rel=1e-4)
 
 
-def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences):
+def test_temperature_divides_teacher_scores(teacher_path, sentences):
     docs = [spacy.blank("zh")(text) for text, _ in sentences]
     plain, warm = load_teacher(teacher_path), load_teacher(teacher_path, temperature=2.0)
     views = [view_of(doc, "tokens") for doc in docs]
@@ -115,14 +115,14 @@ def test_temperature_divides_the_scores_of_the_teacher(teacher_path, sentences):
     assert warm.crf.start.detach().numpy() == pytest.approx(plain.crf.start.detach().numpy() / 2)
 
 
-def test_a_text_longer_than_spacy_lets_through_is_taught(teacher_path):
+def test_soft_targets_ignore_max_length(teacher_path):
     teacher = load_teacher(teacher_path)
     teacher.nlp.max_length = 5
     [soft] = teacher.soft_targets([view_of(spacy.blank("zh")("王小明去了上海"), "tokens")])
     assert len(soft) == 7
 
 
-def test_a_teacher_without_labels_is_refused(tmp_path):
+def test_teacher_without_labels_raises_error(tmp_path):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tener_ner")
     nlp.to_disk(tmp_path / "untrained")
@@ -137,12 +137,12 @@ def test_a_teacher_without_labels_is_refused(tmp_path):
         ({"component": "ner"}, "has no tener_ner named 'ner'"),
     ],
 )
-def test_what_cannot_teach_is_refused(settings, message, teacher_path):
+def test_invalid_teacher_settings_raise_error(settings, message, teacher_path):
     with pytest.raises(RemedyError, match=message):
         load_teacher(**{"path": teacher_path, **settings})
 
 
-def test_a_calibrated_teacher_teaches_at_its_temperature(teacher_path, sentences):
+def test_teacher_temperature_multiplies_calibrated_temperature(teacher_path, sentences):
     warm, calibrated = load_teacher(teacher_path, temperature=3.0), spacy.load(teacher_path)
     calibrated.get_pipe("tener_ner").cfg["temperature"] = 2.0
     calibrated.to_disk(teacher_path)
@@ -153,7 +153,7 @@ def test_a_calibrated_teacher_teaches_at_its_temperature(teacher_path, sentences
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_a_teacher_of_other_units_is_refused(teacher_path):
+def test_teacher_with_different_tokenization_raises_error(teacher_path):
     words = spacy.util.get_lang_class("zh").from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
     with pytest.raises(RemedyError, match=r"split a text differently: '王小明去了上海'\. Give .* the same tokenizer"):
         load_teacher(teacher_path).soft_targets([view_of(words("王小明去了上海"), "tokens")])
