@@ -82,7 +82,7 @@ def is_there(pid):
     return os.path.exists(f"/proc/{pid}")
 
 
-def test_parts_hold_each_record_once_and_in_order(tmp_path, archive, run) -> None:
+def test_output_parts_contain_records_once_and_in_order(tmp_path, archive, run) -> None:
     sizes = []
     total = run(
         [archive], tmp_path / "out", part_size=64, watch=lambda part, counts, is_old: sizes.append(counts.texts)
@@ -94,7 +94,7 @@ def test_parts_hold_each_record_once_and_in_order(tmp_path, archive, run) -> Non
     assert total.entities == sum(len(row["entities"]) for row in rows)
 
 
-def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -> None:
+def test_job_resumes_after_kill_at_random_time(tmp_path, archive, run, make_job) -> None:
     start = time.perf_counter()
     run([archive], tmp_path / "whole", part_size=20)
     seconds = time.perf_counter() - start
@@ -125,7 +125,7 @@ def halted(command, is_time):
 
 
 @pytest.mark.usefixtures("without_torch")
-def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_path, run, make_job, ruler) -> None:
+def test_job_stops_and_resumes_after_any_process_is_killed(tmp_path, run, make_job, ruler) -> None:
     archive, out = write_jsonl(tmp_path / "in.jsonl", TEXTS * 2), tmp_path / "out"
     run([archive], tmp_path / "whole", part_size=10, model=ruler)
     complete = parts(tmp_path / "whole")
@@ -152,7 +152,7 @@ def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_pa
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
+def test_multiprocess_job_resumes_after_twenty_kills(tmp_path, run, make_job, saved) -> None:
     archive, out, rng = write_jsonl(tmp_path / "in.jsonl", TEXTS * 30), tmp_path / "out", random.Random(2)
     run([archive], tmp_path / "whole", part_size=5)
     complete = parts(tmp_path / "whole")
@@ -170,7 +170,7 @@ def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
 
 
 @pytest.mark.usefixtures("without_torch")
-def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive, make_job, ruler) -> None:
+def test_error_terminates_only_worker_processes(tmp_path, archive, make_job, ruler) -> None:
     job = make_job([archive], tmp_path / "out", part_size=10, processes=2, model=ruler)
     bystander = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
     bystander.start()
@@ -190,7 +190,7 @@ def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive,
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, ruler, processes) -> None:
+def test_full_disk_raises_error_and_leaves_finished_parts(tmp_path, make_job, ruler, processes) -> None:
     archive, out, pad = tmp_path / "in.jsonl", tmp_path / "out", "x" * 100_000
     rows = [{"text": "去上海", "pad": pad if key == 65 else ""} for key in range(80)]
     archive.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
@@ -213,9 +213,7 @@ def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, 
     assert left_over(out) == []
 
 
-def test_processes_keep_the_user_s_number_of_threads_and_leave_the_environment_alone(
-    tmp_path, archive, make_job, monkeypatch
-) -> None:
+def test_worker_processes_keep_user_thread_count(tmp_path, archive, make_job, monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     before = dict(os.environ)
     with local._processes(make_job([archive], tmp_path / "out", processes=3)):
@@ -223,7 +221,7 @@ def test_processes_keep_the_user_s_number_of_threads_and_leave_the_environment_a
     assert dict(os.environ) == before
 
 
-def test_two_parts_are_read_ahead_for_each_thread_on_a_gpu(tmp_path, archive, run, make_job, monkeypatch) -> None:
+def test_gpu_job_prefetches_two_parts_per_thread(tmp_path, archive, run, make_job, monkeypatch) -> None:
     run([archive], tmp_path / "whole", part_size=10)
     job, read, ahead = make_job([archive], tmp_path / "out", part_size=10), [], []
     job.annotator.gpu_id = 0
@@ -235,7 +233,7 @@ def test_two_parts_are_read_ahead_for_each_thread_on_a_gpu(tmp_path, archive, ru
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_each_file_is_opened_once(tmp_path, archive, run, monkeypatch, format) -> None:
+def test_input_files_are_opened_once(tmp_path, archive, run, monkeypatch, format) -> None:
     opened: list[str] = []
 
     def counted(path, mode):
@@ -249,7 +247,7 @@ def test_each_file_is_opened_once(tmp_path, archive, run, monkeypatch, format) -
     assert opened == [str(archive), str(second)]
 
 
-def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:
+def test_changed_inputs_or_settings_raise_error_on_resume(tmp_path, archive, run, make_job) -> None:
     run([archive], tmp_path / "out", part_size=100)
     before = parts(tmp_path / "out")
     with pytest.raises(RemedyError, match="or settings: probability: was false, is true; part_size: was 100, is 50"):
@@ -269,7 +267,7 @@ def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make
         run([archive], archive)
 
 
-def test_the_code_that_a_pipeline_needs_may_not_change(tmp_path, archive, make_job) -> None:
+def test_changed_code_raises_error_on_resume(tmp_path, archive, make_job) -> None:
     job = make_job([archive], tmp_path / "out")
     job.annotator.code = tmp_path / "own.py"
     for content, error in (("a = 1", contextlib.nullcontext()), ("a = 2", pytest.raises(RemedyError, match="code: "))):
@@ -278,7 +276,7 @@ def test_the_code_that_a_pipeline_needs_may_not_change(tmp_path, archive, make_j
             annotate_locally(job, lambda *_: None)
 
 
-def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) -> None:
+def test_invalid_columns_raise_error_before_annotation(tmp_path, archive, run) -> None:
     with pytest.raises(RemedyError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
         run([archive], tmp_path / "out", text="body")
     archive.write_text('{"text": "x", "text_xentities": 1}\n')
@@ -286,7 +284,7 @@ def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) 
         run([archive], tmp_path / "other", prefix="text_x")
 
 
-def test_damaged_rows_do_not_hide_that_there_is_no_such_column(tmp_path, run) -> None:
+def test_missing_column_raises_error_despite_damaged_rows(tmp_path, run) -> None:
     table = tmp_path / "in.csv"
     table.write_text("id,body\n1,王小明\n2,in,three\n", encoding="utf8")
     with pytest.raises(RemedyError, match=r"no column 'text'\. Their columns are: id, body\."):
@@ -297,7 +295,7 @@ def test_damaged_rows_do_not_hide_that_there_is_no_such_column(tmp_path, run) ->
     assert "the row has 3 fields, and the header 2" in row["error"]
 
 
-def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None:
+def test_parts_missing_from_manifest_or_disk_are_rewritten(tmp_path, archive, run) -> None:
     out = tmp_path / "out"
     run([archive], out, part_size=100)
     before = parts(out)
@@ -311,7 +309,7 @@ def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None
     assert parts(out) == before
 
 
-def test_an_output_inside_its_input_is_resumed(tmp_path, archive, ruler) -> None:
+def test_output_directory_inside_input_is_resumed(tmp_path, archive, ruler) -> None:
     out = tmp_path / "annotated" / "out"
     words = ["annotate", ruler, tmp_path, "-o", out, "-f", "jsonl", "--part-size", 100, "--processes", 1]
     for _ in range(2):

@@ -49,7 +49,7 @@ def blocks(section: str, model: Path) -> list[str]:
     return [part.partition("```")[0].replace("/models/news", str(model)) for part in text.split("```python\n")[1:]]
 
 
-def test_frames_are_annotated_one_after_the_other(model: Path) -> None:
+def test_spark_function_annotates_pandas_frames(model: Path) -> None:
     names: dict[str, Any] = {}
     exec(blocks("Spark", model)[0], names)
     frames = [
@@ -66,7 +66,7 @@ def test_frames_are_annotated_one_after_the_other(model: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("time_limit")
-def test_spark_runs_the_lines(model: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_spark_example_runs(model: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """Needs `pip install pyspark`, and Java."""
     monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
@@ -114,7 +114,7 @@ def ray() -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("time_limit")
-def test_ray_runs_the_lines(ray: Any, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ray_example_runs(ray: Any, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for block in blocks("Ray Data", model):
         exec(block, names)
@@ -127,7 +127,7 @@ def test_ray_runs_the_lines(ray: Any, model: Path, tmp_path: Path, capsys: pytes
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("time_limit")
-def test_what_a_lost_actor_of_ray_had_is_annotated_again_once(ray: Any, model: Path, tmp_path: Path) -> None:
+def test_batch_of_lost_ray_actor_is_annotated_once(ray: Any, model: Path, tmp_path: Path) -> None:
     lost = tmp_path / "lost"
 
     class Dying(Annotator):

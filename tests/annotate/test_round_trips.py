@@ -162,14 +162,14 @@ FUZZ = settings(
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=rows_of_json())
-def test_rows_of_json_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
+def test_json_rows_round_trip_without_loss(annotated: Any, format: str, rows: list[Row]) -> None:
     check(annotated(jsonl(rows), "jsonl", format), rows, format)
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=rows_of_json())
-def test_docs_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
+def test_docs_round_trip_without_loss(annotated: Any, format: str, rows: list[Row]) -> None:
     rows = [packed(encodable(row)) for row in rows]
     check(annotated(docs(rows), "spacy", format), rows, format)
 
@@ -190,7 +190,7 @@ TABLE_ROWS = st.lists(st.tuples(WHOLE_TEXT, *(st.none() | value for value in TYP
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=TABLE_ROWS)
-def test_tables_lose_nothing(annotated: Any, format: str, rows: list[tuple[Any, ...]]) -> None:
+def test_tables_round_trip_without_loss(annotated: Any, format: str, rows: list[tuple[Any, ...]]) -> None:
     columns = {"text": pa.array([row[0] for row in rows], pa.string())}
     columns |= {str(type): pa.array([row[n] for row in rows], type) for n, type in enumerate(TYPES, 1)}
     pq.write_table(pa.table(columns), file := io.BytesIO())

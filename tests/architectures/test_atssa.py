@@ -51,7 +51,7 @@ def paper_layer(x: Tensor, layer: Any) -> Tensor:
 
 
 @each_variant
-def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any]) -> None:
+def test_encoder_prediction_equals_paper_equations(options: dict[str, Any]) -> None:
     encoder = make(**options).eval()
     chars, words, lattice = batch(LENGTHS)
     fused = encoder.fusion(chars, words, CoverSegments(lattice))
@@ -65,13 +65,13 @@ def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any
     assert torch.allclose(encoder(chars, words, lattice), torch.cat(rows), atol=1e-10)
 
 
-def test_choices_reach_the_attention() -> None:
+def test_config_settings_are_passed_to_attention() -> None:
     attention = make(k=5, alpha=2.0, tau=0.5, penalty=0.25).layers[0].attention
     assert attention.selection == Selection(k=5, alpha=2.0, tau=0.5)
     assert attention.penalty.weight == 0.25
 
 
-def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:
+def test_penalty_gives_gradients_to_thresholds() -> None:
     inputs, gradients = batch([20]), []
     for penalty in (0.0, 1.0):
         encoder = make(penalty=penalty, alpha=1.0, k=0)
@@ -82,7 +82,7 @@ def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:
     assert gradients[1].any()
 
 
-def test_the_defaults_are_the_papers() -> None:
+def test_default_settings_equal_the_paper() -> None:
     config = AtssaConfig()
     assert (config.selection, config.k, config.alpha, config.tau, config.penalty) == ("adaptive", 3, 50.0, 1.0, 4e-6)
     encoder = AtssaEncoder(config, char_width=CHARS, word_width=WORDS)
@@ -93,7 +93,7 @@ def test_the_defaults_are_the_papers() -> None:
     assert encoder.fusion.width == 128
 
 
-def test_without_selection_the_attention_is_teners_with_projected_keys() -> None:
+def test_encoder_without_selection_uses_adapted_attention() -> None:
     attention = make(selection="none").layers[0].attention
     assert type(attention) is AdaptedAttention
     assert isinstance(attention.key, torch.nn.Linear)

@@ -90,7 +90,7 @@ def weights_of(node):
 
 
 @each_system
-def test_output_is_the_torch_module_s_for_what_is_embedded(name, docs):
+def test_model_output_equals_torch_module_on_embeddings(name, docs):
     model = SYSTEMS[name].build().initialize(docs)
     learn(name, model, docs, 2)
     streams, inputs = model.layers[: 2 if name == "MECT" else 1], [[len(doc) for doc in docs]]
@@ -105,7 +105,7 @@ def test_output_is_the_torch_module_s_for_what_is_embedded(name, docs):
 
 
 @each_system
-def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, docs):
+def test_output_is_independent_of_batch_and_serialization(name, docs):
     settings = {"branches": [3]} if name == "GRN" else {"layers": 2}
     model = SYSTEMS[name].build(**settings).initialize(docs)
     learn(name, model, docs, 2)
@@ -114,7 +114,7 @@ def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, d
 
 
 @each_system
-def test_no_text_at_all_is_read(name, docs):
+def test_empty_batch_and_empty_doc_are_accepted(name, docs):
     model = SYSTEMS[name].build().initialize(docs)
     assert model.predict([]) == []
     Y, backprop = model.begin_update([])
@@ -124,7 +124,7 @@ def test_no_text_at_all_is_read(name, docs):
 
 
 @each_system
-def test_an_embedder_s_width_may_be_known_late(name, docs):
+def test_embedder_width_is_inferred_at_initialization(name, docs):
     late = embedder()
     late._dims["nO"] = None
     model = SYSTEMS[name].build(embed=late)
@@ -138,7 +138,7 @@ def test_an_embedder_s_width_may_be_known_late(name, docs):
 
 
 @pytest.mark.parametrize("name", ["TENER", "GRN"])
-def test_spacy_s_embedder_serves_as_well(name, docs):
+def test_encoder_learns_with_spacy_embedder(name, docs):
     config = {"@architectures": f"spacy_tener.{name}.v1", "width": 16, "dropout": 0.0, "embed": HASH_EMBED}
     config |= {"heads": 2} if name == "TENER" else {}
     model = registry.resolve({"model": config})["model"].initialize(docs)
@@ -155,7 +155,7 @@ def test_spacy_s_embedder_serves_as_well(name, docs):
     ],
     ids=["TENER", "vanilla", "GRN"],
 )
-def test_an_encoder_alone_is_the_one_inside_the_system(encoder, system, docs):
+def test_standalone_encoder_equals_encoder_inside_system(encoder, system, docs):
     X = [np.random.default_rng(0).normal(size=(len(doc), 10)).astype("f") for doc in docs]
     encoder.initialize(X)
     system.initialize(docs)
@@ -174,7 +174,7 @@ def test_an_encoder_alone_is_the_one_inside_the_system(encoder, system, docs):
         (build_mect, ["char_embed", "radical_embed", "lexicon_embed"], 128),
     ],
 )
-def test_without_parts_a_system_has_its_own_and_needs_no_sample(build, layers, width, docs):
+def test_default_layers_initialize_without_sample(build, layers, width, docs):
     model = build()
     assert [layer.name for layer in model.layers] == layers
     assert model.get_dim("nO") == width
@@ -182,7 +182,7 @@ def test_without_parts_a_system_has_its_own_and_needs_no_sample(build, layers, w
     assert [y.shape for y in model.predict(docs)] == [(len(doc), width) for doc in docs]
 
 
-def test_every_embedder_of_mect_learns(docs):
+def test_mect_trains_all_embedders(docs):
     model = mect().initialize(docs)
     learn("MECT", model, docs, 1)
     before = [weights_of(node) for node in model.layers]
@@ -193,7 +193,7 @@ def test_every_embedder_of_mect_learns(docs):
 
 
 @pytest.mark.parametrize("optimizer", [Adam(0.01, L2=0.1), SGD(0.01, L2=0.1)], ids=["Adam", "SGD"])
-def test_a_step_changes_no_more_of_random_attention_than_the_batch_reaches(docs, optimizer):
+def test_update_changes_only_random_attention_blocks_of_batch(docs, optimizer):
     model = mect(random_attention=5 * BLOCK).initialize(docs)
     before = weights_of(model)
     learn("MECT", model, docs, 2, optimizer=optimizer)
@@ -223,7 +223,7 @@ def tok2vec(encoder):
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_an_encoder_serves_spacy_s_tagger(encoder):
+def test_encoder_works_in_spacy_tagger(encoder):
     nlp = spacy.blank("en")
     nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec(encoder)}})
     assert [token.tag_ for token in trained(nlp, tags=TAGS)] == TAGS
@@ -239,11 +239,11 @@ def shared(tiny_model):
     return nlp
 
 
-def test_tener_serves_as_the_shared_tok2vec_of_several_components(tiny_model):
+def test_tener_works_as_shared_tok2vec(tiny_model):
     assert [token.tag_ for token in trained(shared(tiny_model), tags=TAGS)] == TAGS
 
 
-def test_a_listener_s_copy_and_the_shared_model_learn_apart(tiny_model):
+def test_replaced_listener_has_separate_parameter_ids(tiny_model):
     """After `replace_listeners` one optimizer trains both: their momentum must not mix."""
     nlp = shared(tiny_model)
     trained(nlp, steps=2, tags=TAGS)

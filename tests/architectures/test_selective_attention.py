@@ -79,14 +79,14 @@ def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @each_variant
-def test_prediction_is_the_papers(options: dict[str, Any]) -> None:
+def test_prediction_equals_paper_equations(options: dict[str, Any]) -> None:
     module, x = make(**options).eval(), tokens(sum(LENGTHS))
     expected = paper_batch(module, x, LENGTHS, samples=False)
     assert (run(module, x, LENGTHS) - expected).abs().max() < 1e-10
 
 
 @each_variant
-def test_training_is_the_papers_for_the_noise_drawn(options: dict[str, Any]) -> None:
+def test_training_output_equals_paper_equations_for_same_noise(options: dict[str, Any]) -> None:
     module, x = make(**options), tokens(9)
     torch.manual_seed(5)
     noise = logistic_noise(x.new_empty(1, HEADS, 9, 9))[0]
@@ -96,7 +96,7 @@ def test_training_is_the_papers_for_the_noise_drawn(options: dict[str, Any]) -> 
 
 @pytest.mark.usefixtures("no_noise")
 @each_variant
-def test_a_batch_trains_as_its_sentences_do_alone(options: dict[str, Any]) -> None:
+def test_padding_does_not_affect_training(options: dict[str, Any]) -> None:
     """So padding counts for nothing: not as a key, not in the mean, not among the largest."""
     module, x = make(**options), tokens(sum(LENGTHS))
     got, expected = run(module, x, LENGTHS), paper_batch(module, x, LENGTHS, samples=True)
@@ -105,7 +105,7 @@ def test_a_batch_trains_as_its_sentences_do_alone(options: dict[str, Any]) -> No
 
 @pytest.mark.usefixtures("no_noise")
 @pytest.mark.parametrize("options", [{}, {"k": 0, "alpha": 1.0}, {"tau": 2.0}])
-def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: dict[str, Any]) -> None:
+def test_penalty_gradient_equals_regularization_term_of_paper(options: dict[str, Any]) -> None:
     x, penalty = tokens(sum(LENGTHS)), 0.7
     module, free = make(penalty=penalty, **options), make(**options)
     outputs = [run(attention, x, LENGTHS) for attention in (module, free)]
@@ -127,7 +127,7 @@ def test_the_penalty_has_the_gradient_of_the_term_in_the_papers_loss(options: di
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
+def test_query_without_selected_keys_outputs_zeros(training: bool) -> None:
     module, x = make(k=0).train(training), tokens(6)
     module.thresholds = lambda x, sentences: x.new_full((6, HEADS), 1e4)  # type: ignore[method-assign]
     mixed = run(module, x, [6])
@@ -139,7 +139,7 @@ def test_a_query_that_keeps_nothing_mixes_nothing(training: bool) -> None:
 
 @pytest.mark.parametrize("alpha", [1.0, 4.0])
 @pytest.mark.parametrize("above", [-0.6, 0.0, 0.25])
-def test_a_key_is_kept_with_the_probability_of_equation_9(alpha: float, above: float) -> None:
+def test_key_selection_probability_equals_equation_9(alpha: float, above: float) -> None:
     """At a temperature near 0 every z is 0 or 1."""
     n = 200
     scores = torch.full((1, 1, n, n), above, dtype=torch.float64)
@@ -151,7 +151,7 @@ def test_a_key_is_kept_with_the_probability_of_equation_9(alpha: float, above: f
     assert abs((weights > 0).double().mean() - expected) < 5 * (expected * (1 - expected)) ** 0.5 / n
 
 
-def test_the_noise_is_logistic() -> None:
+def test_noise_has_logistic_distribution() -> None:
     torch.manual_seed(0)
     noise = logistic_noise(torch.empty(1000, 401))
     assert noise.shape == (1000, 401)
@@ -165,7 +165,7 @@ def test_the_noise_is_logistic() -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5, 9])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 13, 54, 200])
-def test_the_kth_largest_is_found_in_rows_of_any_length(k: int, length: int) -> None:
+def test_kth_largest_supports_any_row_length(k: int, length: int) -> None:
     torch.manual_seed(0)
     distinct = torch.randn(2, 3, 7, length)
     repeated = torch.randint(0, 4, (2, 3, 7, length)).float()
@@ -179,7 +179,7 @@ def test_the_kth_largest_is_found_in_rows_of_any_length(k: int, length: int) -> 
 
 
 @pytest.mark.usefixtures("no_noise")
-def test_equal_scores_at_the_bound_share_its_gradient() -> None:
+def test_tied_scores_share_gradient_of_kth_largest() -> None:
     """The gradient must not depend on which of several equal keys is called the k-th."""
     scores = torch.tensor([[[[1.0, 1.0, 1.0, 2.0]]]], dtype=torch.float64, requires_grad=True)
     per_query = torch.tensor([[[[5.0, 0.5]]]], dtype=torch.float64)
@@ -193,7 +193,7 @@ def test_equal_scores_at_the_bound_share_its_gradient() -> None:
 
 @pytest.mark.usefixtures("no_noise", "in_parts")
 @pytest.mark.parametrize("options", [{}, {"k": 0}, {"penalty": 0.3}])
-def test_reading_in_parts_changes_neither_training_nor_prediction(
+def test_chunking_changes_neither_training_nor_prediction(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths = [40, 70, 33, 3]
@@ -205,7 +205,7 @@ def test_reading_in_parts_changes_neither_training_nor_prediction(
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_long_sentences_never_have_all_their_scores_at_once(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_long_sentences_are_computed_in_chunks(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = []
 
     def noted(x: Tensor, k: int) -> Tensor:
@@ -222,7 +222,7 @@ def test_long_sentences_never_have_all_their_scores_at_once(training: bool, monk
 
 
 @pytest.mark.usefixtures("in_parts")
-def test_the_backward_pass_of_parts_draws_the_same_noise_again() -> None:
+def test_chunked_backward_pass_repeats_noise() -> None:
     module, x = make(alpha=1.0, dropout=0.2), tokens(40)
 
     def seeded(x: Tensor) -> Tensor:

@@ -96,13 +96,13 @@ class Setting:
 @pytest.mark.parametrize("word_queries", [False, True])
 @pytest.mark.parametrize("crossed", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_spans_get_what_the_papers_form_gives(options: dict[str, Any], crossed: bool, word_queries: bool) -> None:
+def test_span_attention_equals_paper_equations(options: dict[str, Any], crossed: bool, word_queries: bool) -> None:
     setting, choice = Setting(random_lattice(LENGTHS), **options), {"word_queries": word_queries, "crossed": crossed}
     assert_same(setting.attend(**choice), setting.reference(**choice), setting.leaves)
 
 
 @pytest.mark.parametrize("most", [1, 5, 1000])
-def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_size_does_not_change_output(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
     monkeypatch.setattr(span_plan, "MAX_QUERIES", most)
@@ -110,7 +110,7 @@ def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("price", "most"), [(0, 1), (1 << 30, 1 << 30), (1 << 30, 20_000)])
-def test_the_padding_of_groups_changes_nothing(price: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_padding_of_groups_does_not_change_output(price: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
     monkeypatch.setitem(span_groups.SPAN_PAIRS_PER_BUCKET, "cpu", price)
@@ -136,14 +136,14 @@ BATCHES = {
 
 @pytest.mark.parametrize("word_queries", [False, True])
 @pytest.mark.parametrize("name", BATCHES)
-def test_special_batches_are_those_of_the_papers_form(name: str, word_queries: bool) -> None:
+def test_unusual_lattices_equal_paper_equations(name: str, word_queries: bool) -> None:
     setting = Setting(BATCHES[name])
     expected = setting.reference(word_queries=word_queries)
     assert_same(setting.attend(word_queries=word_queries), expected, setting.leaves)
 
 
 @pytest.mark.parametrize("word_queries", [False, True])
-def test_gradients_under_dropout_are_those_of_differences(word_queries: bool) -> None:
+def test_gradients_with_dropout_equal_finite_differences(word_queries: bool) -> None:
     setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4, dropout=0.4)
 
     def attend(*_: Tensor) -> Tensor:
@@ -154,13 +154,13 @@ def test_gradients_under_dropout_are_those_of_differences(word_queries: bool) ->
     assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
 
 
-def test_checkpointing_finds_each_tensor_and_so_the_gpu_whose_random_numbers_it_restores() -> None:
+def test_checkpointing_finds_all_tensors_of_heads() -> None:
     heads, _ = Setting(random_lattice(LENGTHS), n_positions=30).heads(word_queries=True)
     assert sum(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(heads)) == len(heads._fields)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
-def test_long_sentences_whose_maps_are_recomputed_get_the_same(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recomputed_attention_maps_give_same_output(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), n_positions=30, dropout=p)
     torch.manual_seed(1)
     expected = setting.attend(word_queries=True)
@@ -169,7 +169,7 @@ def test_long_sentences_whose_maps_are_recomputed_get_the_same(p: float, monkeyp
     assert_same(setting.attend(word_queries=True), expected, setting.leaves, within=1e-12)
 
 
-def test_scores_by_hand() -> None:
+def test_attention_weights_equal_manual_calculation() -> None:
     """One head of width 2 whose projections are the identity, a character that asks itself and a word."""
     lattice = lattice_of((2, [(0, 1)]))
     setting = Setting(lattice, n_heads=1, width=2)
@@ -195,7 +195,7 @@ def test_scores_by_hand() -> None:
         assert weights[i, 0].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
 
 
-def test_dropout_on_the_map_keeps_the_mean() -> None:
+def test_attention_dropout_keeps_mean_output() -> None:
     setting = Setting(random_lattice([60]), dropout=0.5)
     outputs = torch.stack([setting.attend(word_queries=False).detach() for _ in range(200)])
     assert not torch.allclose(outputs[0], outputs[1])

@@ -91,13 +91,13 @@ def plain_batch(encoder: SpanEncoder, floats: list[Tensor], lattice: Lattice) ->
 
 
 @each_kind
-def test_outputs_and_all_gradients_are_the_papers(config: Config) -> None:
+def test_outputs_and_gradients_equal_paper_equations(config: Config) -> None:
     encoder, (floats, lattice) = make(config), inputs(config)
     expected = plain_batch(encoder, floats, lattice)
     assert_same(encoder(*floats, lattice), expected, [*floats, *encoder.parameters()])
 
 
-def test_the_number_of_weights_is_that_of_mect_s_equations() -> None:
+def test_mect_parameter_count_equals_paper() -> None:
     encoder = SpanEncoder(MectConfig(), 100, 50, 50)
     width, hidden, places = 128, 384, 320
     inputs_and_fusion = (100 + 1 + 50 + 1 + 50 + 1) * width + (2 * width + 1) * width
@@ -108,6 +108,6 @@ def test_the_number_of_weights_is_that_of_mect_s_equations() -> None:
     assert sum(p.numel() for p in encoder.parameters()) == inputs_and_fusion + 2 * stream == 2_060_288
 
 
-def test_no_weight_is_taken_for_one_of_the_radical_embedder() -> None:
+def test_no_encoder_parameter_starts_with_radicals() -> None:
     """An optimizer gives `radicals*` a rate of its own."""
     assert not [name for name, _ in make(KINDS["MECT"]).named_parameters() if name.startswith("radicals")]

@@ -17,7 +17,7 @@ any_plan = settings(max_examples=40, deadline=None)
 
 @any_plan
 @given(any_lattice, st.integers(1, 20))
-def test_each_pair_has_its_four_distances(lattice: Lattice, most: int) -> None:
+def test_plan_has_four_distances_per_span_pair(lattice: Lattice, most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(span_plan, "MAX_QUERIES", most)
         plan = plan_spans(lattice, word_queries=True)
@@ -33,7 +33,7 @@ def test_each_pair_has_its_four_distances(lattice: Lattice, most: int) -> None:
 
 @any_plan
 @given(any_lattice, st.integers(1, 20), st.booleans())
-def test_groups_cover_each_query_once_and_cut_sentences_evenly(lattice: Lattice, most: int, words: bool) -> None:
+def test_groups_cover_queries_once_with_even_sizes(lattice: Lattice, most: int, words: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(span_plan, "MAX_QUERIES", most)
         plan = plan_spans(lattice, word_queries=words)
@@ -47,7 +47,7 @@ def test_groups_cover_each_query_once_and_cut_sentences_evenly(lattice: Lattice,
 
 @any_plan
 @given(any_lattice, st.booleans())
-def test_relative_positions_are_listed_once_where_they_are_needed(lattice: Lattice, words: bool) -> None:
+def test_relative_positions_are_unique_and_used(lattice: Lattice, words: bool) -> None:
     plan = plan_spans(lattice, word_queries=words)
     groups = plan.character_groups + plan.word_groups
     for group in groups:
@@ -58,7 +58,7 @@ def test_relative_positions_are_listed_once_where_they_are_needed(lattice: Latti
     assert (np.abs(plan.distances) < lattice.longest).all()
 
 
-def test_rows_are_all_characters_then_all_words() -> None:
+def test_rows_are_characters_followed_by_words() -> None:
     plan = plan_spans(lattice_of((2, [(0, 1)]), (3, [(1, 2), (0, 2)])), word_queries=True)
     assert [group.keys.tolist() for group in plan.character_groups] == [[0, 1, 5], [2, 3, 4, 6, 7]]
     assert [group.queries.tolist() for group in plan.word_groups] == [[5], [6, 7]]
@@ -66,7 +66,7 @@ def test_rows_are_all_characters_then_all_words() -> None:
 
 
 @pytest.mark.parametrize("length", [54, 300])
-def test_columns_grow_with_the_sentence_and_not_with_its_pairs(length: int) -> None:
+def test_column_count_grows_linearly_with_sentence_length(length: int) -> None:
     lattice = random_lattice([length])
     n_sizes = len(np.unique(lattice.tails - lattice.heads)) + 1
     groups = plan_spans(lattice, word_queries=False).character_groups

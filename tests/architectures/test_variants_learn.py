@@ -87,7 +87,7 @@ def recognised(nlp):
 
 
 @pytest.mark.parametrize(("name", "tok2vec"), VARIANTS, ids=[name for name, _ in VARIANTS])
-def test_all_texts_are_learned_by_heart(name, tok2vec, tmp_path):
+def test_variants_memorize_training_texts(name, tok2vec, tmp_path):
     nlp = pipeline(tok2vec)
     learn_by_heart(nlp)
     assert recognised(nlp) == EXPECTED

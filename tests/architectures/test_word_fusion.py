@@ -76,7 +76,7 @@ def paper(fusion: WordFusion, chars: Tensor, words: Tensor, sentences: list[tupl
     return torch.stack(read)
 
 
-def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
+def test_fusion_and_gradients_equal_paper_equations() -> None:
     fusion, lattice = make(), lattice_of(*SENTENCES)
     chars, words = rows(lattice)
     got, expected = fusion(chars, words, CoverSegments(lattice)), paper(fusion, chars, words, SENTENCES)
@@ -84,7 +84,7 @@ def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
 
 
 @pytest.mark.parametrize("sentences", [[], [(0, [])], [(4, []), (2, [])]])
-def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, Words]]) -> None:
+def test_sentences_without_words_give_zeros(sentences: list[tuple[int, Words]]) -> None:
     fusion, lattice = make(), lattice_of(*sentences)
     chars, words = rows(lattice)
     fused = fusion(chars, words, CoverSegments(lattice))
@@ -94,7 +94,7 @@ def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, Wo
     assert not chars.grad.any()
 
 
-def test_there_are_as_many_pairs_as_words_have_characters() -> None:
+def test_pair_count_equals_sum_of_word_lengths() -> None:
     """One character under a hundred words costs the others nothing."""
     lattice = lattice_of((1000, [(0, 1 + i % 3) for i in range(100)]))
     covers = CoverSegments(lattice)
@@ -102,7 +102,7 @@ def test_there_are_as_many_pairs_as_words_have_characters() -> None:
     assert covers.longest == 4
 
 
-def test_dropout_acts_on_the_map_in_training() -> None:
+def test_attention_dropout_applies_only_in_training() -> None:
     fusion, lattice = make(dropout=0.5), lattice_of(*SENTENCES)
     chars, words = rows(lattice)
     covers = CoverSegments(lattice)

@@ -50,7 +50,7 @@ def kill_at_random(command: Callable[[], object], check: Callable[[], None]) -> 
     return killed
 
 
-def test_convert(tmp_path: Path) -> None:
+def test_killed_convert_leaves_only_complete_files(tmp_path: Path) -> None:
     names = [f"{number}.spacy" for number in range(6)]
     for number in range(6):
         text = "".join(f"{char}\tO\n" for char in f"第{number}个文件") + "\n上\tB-LOC\n海\tI-LOC\n\n"

@@ -39,7 +39,7 @@ def options(command: str) -> list[Any]:
 ALL = [(command, option) for command in COMMANDS for option in options(command)]
 
 
-def test_a_letter_stands_for_one_option() -> None:
+def test_short_option_has_same_meaning_in_all_commands() -> None:
     found = {
         letter: {name for name in option.opts if name.startswith("--")}
         for _, option in ALL
@@ -57,7 +57,7 @@ def test_a_letter_stands_for_one_option() -> None:
     assert without == []
 
 
-def test_a_name_has_one_meaning() -> None:
+def test_option_name_has_same_meaning_in_all_commands() -> None:
     """What differs between commands stands after the meaning: which formats, what is written."""
     meanings: defaultdict[str, set[str]] = defaultdict(set)
     for _, option in ALL:
@@ -68,11 +68,11 @@ def test_a_name_has_one_meaning() -> None:
     assert all(map(all, meanings.values()))
 
 
-def test_each_command_that_writes_files_takes_their_place_by_the_same_option() -> None:
+def test_commands_that_write_files_have_output_option() -> None:
     assert {command for command, option in ALL if "--output" in option.opts} == set(COMMANDS) - {"debug-data", "serve"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_loads_a_pipeline_takes_code(command: str) -> None:
+def test_commands_that_load_a_pipeline_have_code_option(command: str) -> None:
     names = {name for option in options(command) for name in option.opts}
     assert ("--code" in names) == (command not in {"config", "convert", "vectors"})

@@ -120,23 +120,21 @@ def outcome(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 
 
 @pytest.mark.parametrize(("words", "option"), ACTING, ids=[f"{w.split()[0]} {option}" for w, option in ACTING])
-def test_an_option_changes_the_result(outcome: Callable[[str], Outcome], words: str, option: str) -> None:
+def test_option_changes_the_result(outcome: Callable[[str], Outcome], words: str, option: str) -> None:
     without, with_it = outcome(words), outcome(f"{words} {option}")
     assert with_it.code == 0, with_it.printed
     assert (with_it.files or with_it.printed) != (without.files or without.printed)
 
 
 @pytest.mark.parametrize(("words", "options"), NOWHERE)
-def test_an_option_that_would_do_nothing_is_refused(
-    outcome: Callable[[str], Outcome], words: str, options: str
-) -> None:
+def test_option_without_effect_raises_error(outcome: Callable[[str], Outcome], words: str, options: str) -> None:
     refused = outcome(words)
     assert (refused.code, refused.files) == (2, {}), refused.printed
     assert options in refused.printed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_code_is_imported_before_anything_is_read(outcome: Callable[[str], Outcome], command: str) -> None:
+def test_code_is_imported_before_inputs_are_read(outcome: Callable[[str], Outcome], command: str) -> None:
     parameters = GROUP.get_command(None, command).params
     required = [parameter for parameter in parameters if parameter.required]
     words = [word for found in required for word in ((found.opts[0], "x") if found.opts[0][0] == "-" else ("x",))]

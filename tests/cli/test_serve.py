@@ -28,7 +28,7 @@ def printed(*arguments: str | Path) -> str:
     return run_tener("serve", *arguments).text
 
 
-def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_raise_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spacy.blank("zh").to_disk(tmp_path / "blank")
     assert "'runs/lr=0.1/model'" in printed("--port", "0", "runs/lr=0.1/model")
     assert "none: " in printed("--port", "0", "x=none")
@@ -58,7 +58,7 @@ def process(tmp_path: Path, saved: dict[str, Path], without_torch: None) -> Iter
         started.kill()
 
 
-def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[str]) -> None:
+def test_sigterm_stops_server_after_pending_requests(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
     # Before it may stand warnings of libraries.
     url = next(filter(None, (re.search(r"http://127\.0\.0\.1:\d+", line) for line in process.stdout)))

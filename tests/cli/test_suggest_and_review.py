@@ -56,7 +56,7 @@ def raw(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format", ["doccano", "prodigy"])
-def test_suggestions_are_written_and_converted_back(model: Path, raw: Path, tmp_path: Path, format: str) -> None:
+def test_suggestions_can_be_converted_to_docs(model: Path, raw: Path, tmp_path: Path, format: str) -> None:
     options = () if format == "doccano" else ("--format", format)  # by the ending
     code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "-n", "3", *options)
     assert (code, f"3 texts to annotate in {format}" in text) == (0, True)
@@ -68,14 +68,14 @@ def test_suggestions_are_written_and_converted_back(model: Path, raw: Path, tmp_
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names of files are UTF-8 there")
-def test_a_page_names_a_file_whose_name_is_not_utf_8(model: Path, raw: Path, tmp_path: Path) -> None:
+def test_page_shows_escaped_non_utf8_file_name(model: Path, raw: Path, tmp_path: Path) -> None:
     named = raw.rename(os.fsdecode(os.fsencode(tmp_path) + "/新闻.jsonl".encode("gb18030")))
     code, _ = call("suggest", model, named, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf8")
     assert (code, "王小明去了上海" in page, "\\udcd0\\udcc2\\udcce\\udcc5.jsonl" in page) == (0, True, True)
 
 
-def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path, tmp_path: Path) -> None:
+def test_label_studio_tasks_get_interface_file(model: Path, raw: Path, tmp_path: Path) -> None:
     assert call("suggest", model, raw, "-o", tmp_path / "a.json")[0] == 0
     assert len(json.loads((tmp_path / "a.json").read_text(encoding="utf8"))) == len(TEXTS)
     assert 'value="ORG"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
@@ -86,9 +86,7 @@ def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path
     assert '"ORG"' not in tasks
 
 
-def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
-    model: Path, raw: Path, tmp_path: Path
-) -> None:
+def test_annotation_page_contains_predictions_or_no_entities(model: Path, raw: Path, tmp_path: Path) -> None:
     assert call("suggest", model, raw, "-o", tmp_path / "a.html")[0] == 0
     page = (tmp_path / "a.html").read_text(encoding="utf8")
     assert '"stands":"found"' in page
@@ -105,7 +103,7 @@ def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
 @pytest.mark.parametrize(
     ("name", "metadata"), [("a.jsonl", None), ("a.json", "data"), ("p.jsonl", "meta"), ("a.html", None)]
 )
-def test_records_stay_whole_with_their_ids(tmp_path: Path, name: str, metadata: str | None) -> None:
+def test_suggestions_keep_text_and_record_id(tmp_path: Path, name: str, metadata: str | None) -> None:
     forms = tmp_path / "forms.jsonl"
     forms.write_text(json.dumps({"text": "姓名\t王小明\n籍贯\t上海", "id": "form 7"}), encoding="utf8")
     options = {"a.jsonl": (), "p.jsonl": ("--format", "prodigy")}.get(name, ("--labels", "PER"))
@@ -149,7 +147,7 @@ def records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
 
 
-def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, config: Path, trained: list[str]) -> None:
+def test_review_uses_models_trained_on_other_folds(tmp_path: Path, config: Path, trained: list[str]) -> None:
     out = tmp_path / "out"
     code, text = call("review", config, tmp_path / "train.spacy", "-o", out, "--folds", "2", *code_options(tmp_path))
     assert (code, sorted(trained)) == (0, ["1", "2"]), text
@@ -168,7 +166,7 @@ def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, con
     assert '"stands":"gold"' in (out / "review.html").read_text(encoding="utf8")
 
 
-def test_the_same_command_goes_on_and_another_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
+def test_review_resumes_and_rejects_changed_settings(tmp_path: Path, config: Path, trained: list[str]) -> None:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     assert call(*command)[0] == 0
     before = (tmp_path / "out" / "review.jsonl").read_bytes()
@@ -181,7 +179,7 @@ def test_the_same_command_goes_on_and_another_is_refused(tmp_path: Path, config:
     assert (code, "training.max_steps: was 4, is 2" in text, trained) == (1, True, ["2"])
 
 
-def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: Path) -> None:
+def test_review_with_trained_pipeline_recommends_config(tmp_path: Path, model: Path) -> None:
     write_corpus(tmp_path / "gold.spacy", 4)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out")
     assert (code, "use a config instead" in text) == (0, True)
@@ -196,7 +194,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     assert f"Predicted by other, the first tener_ner of {tmp_path / 'two'}" in text
 
 
-def test_limit_is_reported(tmp_path: Path, model: Path) -> None:
+def test_review_limit_is_reported(tmp_path: Path, model: Path) -> None:
     save_corpus(tmp_path / "gold.spacy", [("王小明去了上海", [(0, 3, "ORG")])] * 2)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "1")
     expected = "2 suspected errors in the highest ranked texts, of 4 suspected errors in 2 texts"
@@ -204,13 +202,13 @@ def test_limit_is_reported(tmp_path: Path, model: Path) -> None:
     assert (tmp_path / "out" / "review.html").read_text(encoding="utf8").count('"doc":') == 1
 
 
-def test_a_config_that_trains_on_other_data_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
+def test_config_with_other_training_corpus_raises_error(tmp_path: Path, config: Path, trained: list[str]) -> None:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     code, text = call(*command, "--set", f"corpora.train.path={tmp_path / 'train.spacy'}")
     assert (code, "The training corpus of the config has another path" in text, trained) == (1, True, []), text
 
 
-def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
+def test_folds_are_deterministic_and_group_duplicate_texts() -> None:
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc(text) for text in [*(f"文{n}" for n in range(31)), "文 3", "文4"]]
     parts = assign_folds(docs, 5)
@@ -226,12 +224,12 @@ def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
     ("texts", "remedy"),
     [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more Docs.")],
 )
-def test_fewer_texts_than_parts_are_refused(texts: list[str], remedy: str) -> None:
+def test_fewer_texts_than_folds_raise_error(texts: list[str], remedy: str) -> None:
     with pytest.raises(RemedyError, match=remedy):
         assign_folds([spacy.blank("zh").make_doc(text) for text in texts], 3)
 
 
-def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Path) -> None:
+def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     write_corpus(tmp_path / "gold.spacy")
     docs = list(read_docs(tmp_path / "gold.spacy"))
     number = next(number for number, doc in enumerate(docs) if doc.ents)
@@ -280,7 +278,7 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
         ),
     ],
 )
-def test_a_file_of_other_kind_is_no_decisions(tmp_path: Path, content: str) -> None:
+def test_invalid_decision_file_raises_error(tmp_path: Path, content: str) -> None:
     write_corpus(tmp_path / "gold.spacy")
     (tmp_path / "d.json").write_text(content, encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")

@@ -23,7 +23,7 @@ def found(model):
     return [(ent.text, ent.label_) for ent in spacy.load(model)(TEXT).ents]
 
 
-def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch):
+def test_trimmed_pipeline_is_smaller_with_same_predictions(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     (tmp_path / "raw.txt").write_text(f"{TEXT}\n\n", encoding="utf8")
     for view, model in saved.items():
@@ -34,7 +34,7 @@ def test_a_pipeline_gets_smaller_and_finds_the_same(saved, tmp_path, monkeypatch
         assert size(tmp_path / view) < size(model)
 
 
-def test_the_size_before_is_said_where_the_pipeline_takes_its_own_place(saved, tmp_path, monkeypatch):
+def test_original_size_is_reported_when_overwriting_pipeline(saved, tmp_path, monkeypatch):
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     # Megabytes of so small a pipeline have no digits to tell them apart.
     monkeypatch.setattr(trim_module, "size_mb", lambda folder: 1e6 * size_mb(folder))
@@ -47,7 +47,7 @@ def test_the_size_before_is_said_where_the_pipeline_takes_its_own_place(saved, t
     assert size_mb(tmp_path / "model") < before
 
 
-def test_a_shared_component_gets_smaller_and_its_listener_finds_the_same(tmp_path, monkeypatch, train, sentences):
+def test_trimmed_shared_tok2vec_keeps_listener_predictions(tmp_path, monkeypatch, train, sentences):
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "bigram_width": 8}
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 24, "upstream": "*"}
@@ -76,7 +76,7 @@ def n_rows(nlp):
     return sum(map(len, node.attrs["vocabulary"].tables.values()))
 
 
-def test_a_text_longer_than_spacy_lets_through_counts_whole(saved, tmp_path, monkeypatch):
+def test_text_longer_than_max_length_is_accepted(saved, tmp_path, monkeypatch):
     def load(name):
         nlp = spacy.load(name)
         nlp.max_length = 5

@@ -63,7 +63,7 @@ DIRECTORIES = ("silver model text.txt",)
         *((words, "text.txt", "text.txt: not a directory") for words in DIRECTORIES),
     ],
 )
-def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
+def test_unwritable_output_raises_error_before_loading(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, output: str, message: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -174,7 +174,7 @@ WRONG_COMMAND_LINE = [
     ("code", "words", "message"),
     [*((1, *row) for row in WRONG_INPUT), *((2, *row) for row in WRONG_COMMAND_LINE)],
 )
-def test_one_message_says_what_is_wrong_and_nothing_is_written(
+def test_wrong_input_raises_clear_error_and_writes_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str, message: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -196,7 +196,7 @@ def test_one_message_says_what_is_wrong_and_nothing_is_written(
         (['{"text": ""}'], 0, ("1 text,", "0 errors")),
     ],
 )
-def test_annotate_fails_where_no_text_could_be_read(
+def test_annotate_fails_if_all_texts_are_invalid(
     folder: Path, tmp_path: Path, lines: list[str], code: int, counts: tuple[str, str]
 ) -> None:
     (tmp_path / "in.jsonl").write_text("\n".join(lines), encoding="utf8")
@@ -237,7 +237,7 @@ CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the C
         (3, f"the last GPU is 2 {CHOOSE}"),
     ],
 )
-def test_a_gpu_that_cannot_be_used_is_told_with_what_is_there(
+def test_unavailable_gpu_error_describes_available_gpus(
     gpus: Callable[[int | None], None], number: int | None, message: str
 ) -> None:
     gpus(number)
@@ -246,9 +246,7 @@ def test_a_gpu_that_cannot_be_used_is_told_with_what_is_there(
     assert f"GPU 7 cannot be used: {message}" in ran.text
 
 
-def test_what_cupy_says_of_a_gpu_that_it_cannot_use_is_told(
-    gpus: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gpu_error_contains_cupy_message(gpus: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch) -> None:
     def busy(gpu_id: int) -> None:
         raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
 
