@@ -1,4 +1,4 @@
-"""Records in, records with entities out: the same as `nlp.pipe` finds, and no text ends a batch."""
+"""Test that an Annotator adds the entities of `nlp.pipe` to records and tables, and isolates texts with errors."""
 
 from __future__ import annotations
 
@@ -145,13 +145,13 @@ def test_batches_group_similar_lengths_and_isolate_long_texts() -> None:
 
 
 def test_failing_batch_is_bisected() -> None:
-    tried = []
+    batch_sizes = []
 
     def task(texts):
-        tried.append(len(texts))
+        batch_sizes.append(len(texts))
         return [1 / int(text) for text in texts]
 
     answers = answer_each(task, ["1"] * 100 + ["0"] + ["2"] * 27)
     assert answers[:100] + answers[101:] == [1.0] * 100 + [0.5] * 27
     assert isinstance(answers[100], ZeroDivisionError)
-    assert len(tried) == 15
+    assert len(batch_sizes) == 15

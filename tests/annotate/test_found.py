@@ -1,4 +1,4 @@
-"""The entities of Docs, with exact offsets and probabilities, whatever other components do."""
+"""Test that entities read from Docs have exact offsets and probabilities, also if other components change the Docs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.pipeline.units import view_of
 TEXTS = ["王小明去了上海", "王小明去了上海，今天天气很好。"]
 
 
-def plain(entities: Sequence[FoundEntity]) -> list[tuple[int, int, str, float | None]]:
+def offsets_and_probabilities(entities: Sequence[FoundEntity]) -> list[tuple[int, int, str, float | None]]:
     return [(*entity.offsets, entity.probability) for entity in entities]
 
 
@@ -28,7 +28,7 @@ def plain(entities: Sequence[FoundEntity]) -> list[tuple[int, int, str, float | 
 def test_merge_entities_component_does_not_change_results(saved: dict[str, Path], name: str) -> None:
     nlp = spacy.load(saved[name])
     entities, answers = entity_task(nlp)(TEXTS), k_best_task(nlp, 3)(TEXTS)
-    assert [len(readings) for _, readings in answers] == [3, 3]
+    assert [len(sequences) for _, sequences in answers] == [3, 3]
     assert all(entity.probability is not None for found in entities for entity in found)
     nlp.add_pipe("merge_entities")
     assert (entity_task(nlp)(TEXTS), k_best_task(nlp, 3)(TEXTS)) == (entities, answers)
@@ -60,7 +60,7 @@ def test_multiple_entities_inside_a_token_are_returned() -> None:
     settings = NERSettings(view="characters", spans_key="sure")
     add_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
     assert [ent.text for ent in doc.ents] == ["王小明李"]
-    assert plain(read_entities(doc)) == [(0, 3, "PER", 0.9), (3, 4, "PER", 0.5)]
+    assert offsets_and_probabilities(read_entities(doc)) == [(0, 3, "PER", 0.9), (3, 4, "PER", 0.5)]
 
 
 @pytest.mark.parametrize("alignment", ["expand", "contract"])
@@ -88,12 +88,12 @@ def test_span_scores_of_other_component_are_ignored() -> None:
     settings = NERSettings(spans_key="sc")
     doc.ents = [Span(doc, 0, 1, label="PER")]
     doc.spans["sc"] = SpanGroup(doc, name="sc", spans=list(doc.ents), attrs={"scores": [0.4]})
-    assert plain(read_entities(doc)) == [(0, 1, "PER", None)]
+    assert offsets_and_probabilities(read_entities(doc)) == [(0, 1, "PER", None)]
     with pytest.warns(
         UserWarning, match=r"spans\['sc'\] of another component is overwritten.* spans_key for tener_ner"
     ):
         add_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
-    assert plain(read_entities(doc)) == [(0, 1, "PER", 1.0), (2, 3, "GPE", 0.8)]
+    assert offsets_and_probabilities(read_entities(doc)) == [(0, 1, "PER", 1.0), (2, 3, "GPE", 0.8)]
 
 
 def test_entity_labels_accept_component_without_labels() -> None:

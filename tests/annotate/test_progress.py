@@ -1,4 +1,4 @@
-"""How far a call has come: a line each minute, or a bar on a terminal."""
+"""Test the progress messages of an annotation job: a line per minute, or a progress bar on a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records from every format, compressed or not, and what is broken in them."""
+"""Test reading records from all input formats, compressed or not, and the handling of invalid records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.inputs import DamagedText
 
 TEXTS = ["王小明去了上海", "", "今天天气很好", " ", "吴重阳在中国银行工作。"]
-PACKED = {
+COMPRESSORS = {
     "": bytes,
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
@@ -30,7 +30,7 @@ PACKED = {
 
 
 def read(*inputs, text="text", **options):
-    """All rows, and those of tables as dicts."""
+    """Return all rows. Rows of tables are converted to dicts."""
     found = read_parts(find_sources([str(path) for path in inputs])[0], ReadOptions(**options), text)
     return [row for part in found for row in [*part.rows, *(row for table in part.tables for row in table.to_pylist())]]
 
@@ -64,12 +64,13 @@ FORMATS = {
 
 
 @pytest.mark.parametrize(
-    ("ending", "packing"),
-    [(ending, packing) for ending in FORMATS for packing in PACKED if ending != ".parquet"] + [(".parquet", "")],
+    ("extension", "compression"),
+    [(extension, compression) for extension in FORMATS for compression in COMPRESSORS if extension != ".parquet"]
+    + [(".parquet", "")],
 )
-def test_all_formats_and_compressions_are_readable(tmp_path, ending, packing) -> None:
-    path = tmp_path / f"texts{ending}{packing}"
-    path.write_bytes(PACKED[packing](FORMATS[ending]()))
+def test_all_formats_and_compressions_are_readable(tmp_path, extension, compression) -> None:
+    path = tmp_path / f"texts{extension}{compression}"
+    path.write_bytes(COMPRESSORS[compression](FORMATS[extension]()))
     rows = read(path)
     assert [row["text"] for row in rows] == TEXTS
     assert [int(row["key"]) for row in rows] == list(range(len(TEXTS)))
@@ -123,11 +124,11 @@ def test_invalid_csv_rows_become_records_with_errors(tmp_path) -> None:
     assert f"{path}:5: the row has 3 fields, and the header 2" in errors(rows)[2]
 
 
-@pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst", ".parquet", ".spacy"])
-def test_damaged_file_yields_error_and_next_file_is_read(tmp_path, ending) -> None:
-    kind, packing = f".{ending.split('.')[1]}", ending.removeprefix(f".{ending.split('.')[1]}")
-    content = PACKED[packing](FORMATS[kind]())[:-12]
-    (tmp_path / f"a{ending}").write_bytes(content)
+@pytest.mark.parametrize("extension", [".jsonl.gz", ".jsonl.zst", ".parquet", ".spacy"])
+def test_damaged_file_yields_error_and_next_file_is_read(tmp_path, extension) -> None:
+    kind, compression = f".{extension.split('.')[1]}", extension.removeprefix(f".{extension.split('.')[1]}")
+    content = COMPRESSORS[compression](FORMATS[kind]())[:-12]
+    (tmp_path / f"a{extension}").write_bytes(content)
     (tmp_path / "b.txt").write_text("京")
     rows = read(tmp_path)
     assert "the file is damaged from here on" in errors(rows)[-2]

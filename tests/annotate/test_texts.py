@@ -1,4 +1,4 @@
-"""Texts one by one, for `suggest`, `silver` and `trim`: which files, and their records as they are."""
+"""Test how `suggest`, `silver` and `trim` find files of texts and stream their records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write(path: Path, text: str = TEXT) -> Path:
     return path
 
 
-# Which files
+# Finding files
 
 
 def test_find_texts_keeps_order_and_duplicates(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_directory_yields_sorted_texts_and_reports_other_files(tmp_path: Path) -
     assert find_texts([tmp_path]) == ([*map(str, texts)], [*map(str, left_out)])
 
 
-# What is in them
+# Reading records
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "ndjson", "json"])

@@ -1,4 +1,4 @@
-"""The written records equal the records that were read, with entities added."""
+"""Test that output files contain the input records with entities added."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_parquet_parts_share_schema_with_other_values_in_rest(tmp_path, run) -> 
         {"text": "京", "new": [None]},
     ]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    pq.write_table(pa.table({"text": ["京"]}), tmp_path / "table.parquet")  # has a schema of its own
+    pq.write_table(pa.table({"text": ["京"]}), tmp_path / "table.parquet")  # This table has its own schema.
     run([tmp_path / "table.parquet", tmp_path / "in.jsonl"], tmp_path / "out", "parquet", part_size=2)
     _, first, second = (pq.read_table(path) for path in sorted((tmp_path / "out").glob("part*")))
     assert first.schema.equals(second.schema)

@@ -1,4 +1,4 @@
-"""The registered architectures in spaCy's config: defaults that work, and clear words for what does not fit."""
+"""Test registered architectures in spaCy configs: defaults, validation of arguments, and documentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confection import ConfigValidationError
 from spacy.util import registry
 from thinc.api import Model
 
-WRONG = {
+INVALID_VALUES = {
     "spacy_tener.CRFTagger.v1": [("nO", "many"), ("dropout", "half"), ("tok2vec", "spacy_tener.TENER.v1")],
     "spacy_tener.TENER.v1": [
         ("width", "wide"),
@@ -37,8 +37,8 @@ WRONG = {
     "spacy_tener.GatedRelationEncoder.v1": [("relation", "some"), ("width", None)],
     "spacy_tener.TransformerEncoder.v1": [("heads", "two"), ("scaled", "x"), ("layers", []), ("dropout", "x")],
 }
-NAMES = [*WRONG]
-"""All architectures of the package."""
+# All architectures of the package.
+NAMES = [*INVALID_VALUES]
 
 
 def resolve(name, /, **settings):
@@ -65,7 +65,9 @@ def test_docstring_documents_all_arguments(name):
     ] == []
 
 
-@pytest.mark.parametrize(("name", "setting", "value"), [(name, *wrong) for name in NAMES for wrong in WRONG[name]])
+@pytest.mark.parametrize(
+    ("name", "setting", "value"), [(name, *invalid) for name in NAMES for invalid in INVALID_VALUES[name]]
+)
 def test_wrong_argument_type_error_names_the_argument(name, setting, value):
     with pytest.raises(ConfigValidationError) as error:
         resolve(name, **{setting: value})
@@ -111,6 +113,6 @@ def test_filled_config_contains_all_defaults():
         "dropout": 0.4,
         "depth": 1,
     }
-    # Without one given, the component's default stands, with all of its own settings.
+    # The default tok2vec of the component is filled in with all of its arguments.
     assert model["tok2vec"]["@architectures"] == "spacy_tener.TENER.v1"
     assert {"width", "layers", "heads", "adapted", "embed"} <= set(model["tok2vec"])

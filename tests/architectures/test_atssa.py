@@ -1,3 +1,5 @@
+"""Test the encoder of FLAT-ATSSA against the equations of the paper."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +18,7 @@ from spacy_tener.embedders.lattice import Lattice
 
 CHARS, WORDS = 10, 6
 LENGTHS = [9, 2, 0, 30, 1]
-# Rows of the paper's Table 4, and what else can be chosen.
+# The ablations in Table 4 of the paper, and other options.
 VARIANTS: dict[str, dict[str, Any]] = {
     "the paper's": {},
     "- Selective SA": {"selection": "none"},
@@ -24,7 +26,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "- AF": {"alpha": 1.0},
     "two layers": {"layers": 2},
 }
-each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
+parametrize_variants = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 
 
 def make(**options: Any) -> AtssaEncoder:
@@ -34,7 +36,7 @@ def make(**options: Any) -> AtssaEncoder:
 
 
 def batch(lengths: list[int]) -> tuple[Tensor, Tensor, Lattice]:
-    """Random characters under random words, two for three characters."""
+    """Return random embeddings and a lattice with two words per three characters."""
     lattice = random_lattice(lengths, density=0.67)
     torch.manual_seed(1)
     chars = torch.randn(lattice.n_characters, CHARS, dtype=torch.float64, requires_grad=True)
@@ -42,15 +44,15 @@ def batch(lengths: list[int]) -> tuple[Tensor, Tensor, Lattice]:
     return chars, rows, lattice
 
 
-def paper_layer(x: Tensor, layer: Any) -> Tensor:
-    """One context layer over one sentence at prediction, equation by equation."""
+def reference_context_layer(x: Tensor, layer: Any) -> Tensor:
+    """Compute a context layer for one sentence without dropout, equation by equation."""
     attention = layer.attention
     selects = isinstance(attention, SelectiveAttention)
     mixed = reference_selection(attention, x)[0] if selects else reference_attention(attention, x)
     return reference_layer(layer, x, mixed)
 
 
-@each_variant
+@parametrize_variants
 def test_encoder_prediction_equals_paper_equations(options: dict[str, Any]) -> None:
     encoder = make(**options).eval()
     chars, words, lattice = batch(LENGTHS)
@@ -60,7 +62,7 @@ def test_encoder_prediction_equals_paper_equations(options: dict[str, Any]) -> N
         encoded = x
         if len(x):
             for layer in encoder.layers:
-                encoded = paper_layer(encoded, layer)
+                encoded = reference_context_layer(encoded, layer)
         rows.append(encoded)
     assert torch.allclose(encoder(chars, words, lattice), torch.cat(rows), atol=1e-10)
 

@@ -1,4 +1,4 @@
-"""Arguments of registered functions: those that a config has are its fields, and they reach it."""
+"""Test that registered functions have the arguments of their configs, and pass them on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_builder_and_config_have_same_arguments(build: Callable[..., Any], confi
     assert {name: types[name] for name in fields} == {name: field_types[name] for name in fields}
 
 
-OTHERS: list[tuple[Callable[..., Any], type, dict[str, Any]]] = [
+CALLS: list[tuple[Callable[..., Any], type, dict[str, Any]]] = [
     (build_tener, TransformerConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7, "dropout": 0.2}),
     (build_tener, TransformerConfig, {"attention_dropout": 0.3, "adapted": False, "scaled": False}),
     (build_transformer_encoder, TransformerConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7}),
@@ -70,26 +70,26 @@ OTHERS: list[tuple[Callable[..., Any], type, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("build", "config", "arguments"), OTHERS)
+@pytest.mark.parametrize(("build", "config", "arguments"), CALLS)
 def test_builder_passes_arguments_to_config(
     build: Callable[..., Any], config: type, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[Any] = []
     module: Any = sys.modules[build.__module__]
 
-    def keep(**fields: Any) -> Any:
+    def build_config(**fields: Any) -> Any:
         built.append(config(**fields))
         return built[-1]
 
-    monkeypatch.setattr(module, config.__name__, keep)
+    monkeypatch.setattr(module, config.__name__, build_config)
     build(**arguments)
     assert built == [config(**arguments)]
 
 
 def test_builder_calls_cover_all_arguments() -> None:
-    for build, config in {(build, config) for build, config, _ in OTHERS}:
-        tried = {name for other, _, arguments in OTHERS if other is build for name in arguments}
-        assert tried == {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    for build, config in {(build, config) for build, config, _ in CALLS}:
+        tested = {name for other, _, arguments in CALLS if other is build for name in arguments}
+        assert tested == {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
 
 
 def test_builder_accepts_positional_and_keyword_arguments() -> None:

@@ -1,4 +1,4 @@
-"""The tagger: any tok2vec, emissions and a CRF, with room for labels that come later."""
+"""Test the CRF tagger: any tok2vec, emission scores and a CRF, to which labels can be added later."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def test_removing_labels_from_trained_model_raises_error(docs):
 
 
 def test_model_without_crf_raises_error_with_fix(docs):
-    spacys = spacy.blank("en").add_pipe("tagger").model
-    for model in (spacys, tok2vec(), Model("nothing", lambda model, X, is_train: (X, lambda dY: dY))):
+    spacy_model = spacy.blank("en").add_pipe("tagger").model
+    for model in (spacy_model, tok2vec(), Model("nothing", lambda model, X, is_train: (X, lambda dY: dY))):
         with pytest.raises(ValueError, match=r"needs a model with a CRF on top.*spacy_tener\.CRFTagger\.v1"):
             crf(model)
 
@@ -123,8 +123,8 @@ def test_unknown_tok2vec_width_is_inferred_from_sample(docs):
     def forward(model: Model, X: list[Doc], is_train: bool):
         return [np.ones((len(doc), 11), dtype="f") for doc in X], lambda dY: X
 
-    late = Model("late", forward, dims={"nO": None})
-    model = build_crf_tagger(late, nO=5)
+    tok2vec_without_width = Model("tok2vec_without_width", forward, dims={"nO": None})
+    model = build_crf_tagger(tok2vec_without_width, nO=5)
     assert model.get_ref("output_layer").has_dim("nI") is None
     model.initialize(docs)
     assert model.get_ref("output_layer").get_dim("nI") == 11
@@ -163,6 +163,6 @@ def test_parameter_averages_cover_all_dense_weights(train, make_examples):
     trained, weights = model.predict([doc])[0], model.to_bytes()
     with nlp.use_params(optimizer.averages):
         assert not np.allclose(model.predict([doc])[0], trained)
-        assert model.to_bytes() != weights, "what is saved inside are the averages"
+        assert model.to_bytes() != weights, "the averages are serialized inside the context"
     np.testing.assert_array_equal(model.predict([doc])[0], trained)
     assert model.to_bytes() == weights

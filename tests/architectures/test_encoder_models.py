@@ -1,5 +1,4 @@
-"""TENER, GRN and MECT as Thinc models: every choice, over embedders of ours and of spaCy's, and as the tok2vec
-of spaCy's own components."""
+"""Test TENER, GRN and MECT as Thinc models, with embedders of this package and of spaCy, and in spaCy components."""
 
 from __future__ import annotations
 
@@ -43,11 +42,11 @@ def grn(**settings):
     return build_grn(**{"embed": embedder(), "width": 16, "dropout": 0.0, **settings})
 
 
-def few_words():
+def make_lexicon():
     return Lexicon(["中国", "银行", "中国银行", "重阳", "工作", "江河", "河湖"])
 
 
-def few_parts():
+def make_radicals():
     parts = {"江": ("氵", "工"), "河": ("氵", "可"), "湖": ("氵", "胡"), "银": ("钅", "艮"), "吴": ("口", "天")}
     return Structures(parts, "made up")
 
@@ -55,16 +54,18 @@ def few_parts():
 def mect(**settings):
     parts = {
         "embed": embedder(),
-        "words": build_lexicon_embed(few_words, width=5, dropout=0.0),
-        "radicals": build_radical_embed(width=7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=few_parts),
+        "words": build_lexicon_embed(make_lexicon, width=5, dropout=0.0),
+        "radicals": build_radical_embed(
+            width=7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=make_radicals
+        ),
     }
     return build_mect(**{**parts, "width": 16, "heads": 2, "dropout": 0.0, "random_attention": 40, **settings})
 
 
 class System(NamedTuple):
     build: Callable[..., Any]
-    within: Callable[..., Any]
-    """Brings random numbers into the range of the model's last function."""
+    # Maps random numbers to the range of the activation of the model's last layer.
+    to_output_range: Callable[..., Any]
     steps: int
 
 
@@ -73,23 +74,23 @@ SYSTEMS = {
     "GRN": System(grn, np.tanh, 60),
     "MECT": System(mect, np.asarray, 15),
 }
-each_system = pytest.mark.parametrize("name", SYSTEMS)
+parametrize_systems = pytest.mark.parametrize("name", SYSTEMS)
 
 
 def encoder_node(model):
-    """The layer whose module encodes."""
+    """Return the layer that contains the torch module of the encoder."""
     return model if model.shims else model.layers[1]
 
 
 def learn(name, model, docs, n_steps, **options):
-    return training_losses(model, docs, n_steps, SYSTEMS[name].within, **options)
+    return training_losses(model, docs, n_steps, SYSTEMS[name].to_output_range, **options)
 
 
 def weights_of(node):
     return {name: value.detach().clone() for name, value in torch_shim(node).module.named_parameters()}
 
 
-@each_system
+@parametrize_systems
 def test_model_output_equals_torch_module_on_embeddings(name, docs):
     model = SYSTEMS[name].build().initialize(docs)
     learn(name, model, docs, 2)
@@ -104,7 +105,7 @@ def test_model_output_equals_torch_module_on_embeddings(name, docs):
     np.testing.assert_allclose(np.concatenate(model.predict(docs)), expected, rtol=1e-4, atol=1e-5)
 
 
-@each_system
+@parametrize_systems
 def test_output_is_independent_of_batch_and_serialization(name, docs):
     settings = {"branches": [3]} if name == "GRN" else {"layers": 2}
     model = SYSTEMS[name].build(**settings).initialize(docs)
@@ -113,7 +114,7 @@ def test_output_is_independent_of_batch_and_serialization(name, docs):
     assert_same_predictions(model, SYSTEMS[name].build(**settings).from_bytes(model.to_bytes()), docs)
 
 
-@each_system
+@parametrize_systems
 def test_empty_batch_and_empty_doc_are_accepted(name, docs):
     model = SYSTEMS[name].build().initialize(docs)
     assert model.predict([]) == []
@@ -123,11 +124,11 @@ def test_empty_batch_and_empty_doc_are_accepted(name, docs):
     assert learn(name, model, [docs[1]], 2) == [0.0, 0.0]
 
 
-@each_system
+@parametrize_systems
 def test_embedder_width_is_inferred_at_initialization(name, docs):
-    late = embedder()
-    late._dims["nO"] = None
-    model = SYSTEMS[name].build(embed=late)
+    embed_without_width = embedder()
+    embed_without_width._dims["nO"] = None
+    model = SYSTEMS[name].build(embed=embed_without_width)
     model.initialize()
     with pytest.raises(ValueError, match="no weights yet"):
         model.predict(docs)
@@ -230,7 +231,7 @@ def test_encoder_works_in_spacy_tagger(encoder):
 
 
 def shared(tiny_model):
-    """A pipeline with TENER as the tok2vec that two taggers share."""
+    """Return a pipeline in which two taggers share TENER as tok2vec."""
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec", config={"model": tiny_model["tok2vec"]})
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}
@@ -244,7 +245,7 @@ def test_tener_works_as_shared_tok2vec(tiny_model):
 
 
 def test_replaced_listener_has_separate_parameter_ids(tiny_model):
-    """After `replace_listeners` one optimizer trains both: their momentum must not mix."""
+    """After `replace_listeners`, one optimizer trains both models. Distinct IDs keep their momentum separate."""
     nlp = shared(tiny_model)
     trained(nlp, steps=2, tags=TAGS)
     nlp.replace_listeners("tok2vec", "tagger", ["model.tok2vec"])

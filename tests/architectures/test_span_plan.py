@@ -1,4 +1,4 @@
-"""The plan of a batch of lattices: its groups cover all queries, and each pair finds its distances."""
+"""Test the plan of span attention for a batch of lattices: groups of queries, and distances of span pairs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spacy_tener.architectures.flat import plans as span_plan
 from spacy_tener.architectures.flat.plans import plan_spans
 from spacy_tener.embedders.lattice import Lattice
 
-any_plan = settings(max_examples=40, deadline=None)
+property_settings = settings(max_examples=40, deadline=None)
 
 
-@any_plan
+@property_settings
 @given(any_lattice, st.integers(1, 20))
-def test_plan_has_four_distances_per_span_pair(lattice: Lattice, most: int) -> None:
+def test_plan_has_four_distances_per_span_pair(lattice: Lattice, max_queries: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_plan, "MAX_QUERIES", most)
+        patch.setattr(span_plan, "MAX_QUERIES", max_queries)
         plan = plan_spans(lattice, word_queries=True)
     spans_of_sentences = sentences_of(lattice)
     for group in plan.character_groups + plan.word_groups:
@@ -31,21 +31,21 @@ def test_plan_has_four_distances_per_span_pair(lattice: Lattice, most: int) -> N
         np.testing.assert_array_equal(plan.distances[group.columns[group.pairs]], expected)
 
 
-@any_plan
+@property_settings
 @given(any_lattice, st.integers(1, 20), st.booleans())
-def test_groups_cover_queries_once_with_even_sizes(lattice: Lattice, most: int, words: bool) -> None:
+def test_groups_cover_queries_once_with_even_sizes(lattice: Lattice, max_queries: int, words: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_plan, "MAX_QUERIES", most)
+        patch.setattr(span_plan, "MAX_QUERIES", max_queries)
         plan = plan_spans(lattice, word_queries=words)
     queries = [row for group in plan.character_groups + plan.word_groups for row in group.queries]
     assert queries == list(range(lattice.n_characters + (lattice.n_words if words else 0)))
     for groups in (plan.character_groups, plan.word_groups):
         for sentence in range(len(lattice.lengths)):
             sizes = [len(group.queries) for group in groups if group.sentence == sentence]
-            assert not sizes or (max(sizes) <= most and max(sizes) - min(sizes) <= 1)
+            assert not sizes or (max(sizes) <= max_queries and max(sizes) - min(sizes) <= 1)
 
 
-@any_plan
+@property_settings
 @given(any_lattice, st.booleans())
 def test_relative_positions_are_unique_and_used(lattice: Lattice, words: bool) -> None:
     plan = plan_spans(lattice, word_queries=words)

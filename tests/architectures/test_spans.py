@@ -1,4 +1,4 @@
-"""Relative positions of spans, and random attention, of which a batch touches what its sentences reach."""
+"""Test the relative positions of spans, and random attention, which uses only the blocks that a batch requires."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def make_attention(n_positions: int, n_heads: int = HEADS) -> RandomAttention:
     return RandomAttention(n_heads=n_heads, n_positions=n_positions).double()
 
 
-def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
-    """The numbers, each looked up by itself."""
+def lookup_elementwise(attention: RandomAttention, queries: int, keys: int) -> Tensor:
+    """Look up the values of random attention one at a time."""
     blocks_per_side = math.ceil(attention.n_positions / BLOCK)
     numbers = torch.zeros(queries, HEADS, keys, dtype=torch.float64)
     for head in range(HEADS):
@@ -72,7 +72,7 @@ def test_random_attention_equals_elementwise_lookup(n_positions: int, queries: i
     attention = make_attention(n_positions)
     got = attention(queries, keys)
     assert got.shape == (min(queries, n_positions), HEADS, min(keys, n_positions))
-    assert torch.equal(got, one_by_one(attention, got.shape[0], got.shape[2]))
+    assert torch.equal(got, lookup_elementwise(attention, got.shape[0], got.shape[2]))
 
 
 @pytest.mark.parametrize("n_positions", N_POSITIONS)
@@ -97,11 +97,11 @@ def test_sparse_gradient_covers_only_used_blocks(queries: int, keys: int, blocks
 def test_block_gradient_equals_elementwise_lookup() -> None:
     attention = make_attention(40)
     weight = torch.randn(11, HEADS, 21, dtype=torch.float64)
-    (found,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
-    (wanted,) = torch.autograd.grad((one_by_one(attention, 11, 21) * weight).sum(), attention.blocks)
-    assert torch.equal(found.to_dense(), wanted)
-    # What lies in the blocks but behind the last positions has no part in it.
-    assert int((wanted != 0).sum()) == HEADS * 11 * 21
+    (gradient,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
+    (expected,) = torch.autograd.grad((lookup_elementwise(attention, 11, 21) * weight).sum(), attention.blocks)
+    assert torch.equal(gradient.to_dense(), expected)
+    # Values in these blocks for later positions have no gradient.
+    assert int((expected != 0).sum()) == HEADS * 11 * 21
 
 
 def test_random_attention_has_initial_scale_of_released_code() -> None:

@@ -1,3 +1,5 @@
+"""Test the transformer encoder: layers, positions, dropout, and default settings."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -57,7 +59,7 @@ def test_input_layer_and_attention_have_no_output_dropout() -> None:
 
 @pytest.mark.parametrize("zeroed", ["widen", "narrow"])
 def test_feed_forward_has_dropout_after_both_layers(zeroed: str) -> None:
-    """With the first half's weights at zero and its bias at one, what varies can only come from a dropout."""
+    """The weights of a layer are zero and its biases are one, so that only dropout can cause variation."""
     feed_forward = make(dropout=0.5, layers=1).layers[0].feed_forward.train()
     torch.nn.init.zeros_(getattr(feed_forward, zeroed).weight)
     torch.nn.init.ones_(getattr(feed_forward, zeroed).bias)

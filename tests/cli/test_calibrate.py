@@ -1,4 +1,4 @@
-"""`python -m spacy tener calibrate`: what it fits, says, keeps and refuses."""
+"""Test the command `calibrate`: temperature, thresholds, output and errors."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import spacy
 from command_line import run_tener
 from small_corpora import save_corpus
 
-TEXT, PLACES = "王小明去了上海", [(0, 3), (5, 7)]
+TEXT, OFFSETS = "王小明去了上海", [(0, 3), (5, 7)]
 MODELS: dict[str, bytes] = {}
 
 
@@ -23,13 +23,13 @@ def model(train, tmp_path):
 
 @pytest.fixture
 def data(tmp_path):
-    """Writes texts in some of which what the model finds is not annotated."""
+    """Return a function that writes a corpus in which some entities that the model predicts are not annotated."""
 
     def write(name="dev", *, count=60, every=3, labels=("PER", "GPE")):
         texts = []
         for number in range(count):
-            left_out = None if number % every else number // every % 2
-            entities = [(*PLACES[i], label) for i, label in enumerate(labels) if i != left_out]
+            missing_entity = None if number % every else number // every % 2
+            entities = [(*OFFSETS[i], label) for i, label in enumerate(labels) if i != missing_entity]
             texts.append((TEXT, entities))
         return save_corpus(tmp_path / f"{name}.spacy", texts)
 
@@ -64,7 +64,7 @@ def test_temperature_is_saved_and_calibration_error_reported(model, data, tmp_pa
     assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == [("王小明", "PER"), ("上海", "GPE")]
     again = calibrate(model, data(), "--output", tmp_path / "again", "--test", data("test"))[1]
     assert f"before {better}after" in again
-    # Five in six are right.
+    # Five of six predicted entities are correct.
     (decoding,) = pipe.decode([nlp(TEXT)])
     assert [entity.probability for entity in decoding.entities] == pytest.approx([5 / 6] * 2, abs=0.17)
 

@@ -1,4 +1,4 @@
-"""`python -m spacy tener config`: a base, overlays and settings in, one complete config out."""
+"""Test the command `config`, which combines a base config, overlays and settings into a complete config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spacy_tener.training.overlays import compose
 
 BASE = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"
-LISTED = {"weibo": "Weibo NER", "multilingual": "Any language"}
+DESCRIPTIONS = {"weibo": "Weibo NER", "multilingual": "Any language"}
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
 CNN = f"""
 [{TOK2VEC}]
@@ -55,14 +55,14 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
     return ran.code, ran.stdout, ran.stderr
 
 
-def refusal(*overlays: Path | str, settings: tuple[str, ...] = (), base: Path = BASE) -> ConfigError:
+def compose_error(*overlays: Path | str, settings: tuple[str, ...] = (), base: Path = BASE) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         compose(base, overlays, settings)
     assert caught.value.remedy.endswith((".", "?"))
     return caught.value
 
 
-# What comes out
+# Output
 
 
 def test_base_config_is_filled_as_by_spacy(tmp_path: Path, overlay) -> None:
@@ -103,7 +103,7 @@ def test_output_file_starts_with_command_line(tmp_path: Path, overlay) -> None:
 
 def test_duplicate_overlay_raises_error(overlay) -> None:
     path = overlay("[training]\npatience = 5\n")
-    assert refusal("segment", path, "segment").reason == "Overlays given twice: segment"
+    assert compose_error("segment", path, "segment").reason == "Overlays given twice: segment"
 
 
 def test_overlay_replaced_by_later_overlay_raises_error() -> None:
@@ -216,23 +216,26 @@ def test_setting_can_change_default_missing_from_files(overlay) -> None:
 
 def test_settings_can_change_function_and_then_arguments() -> None:
     functions = (f"{TOK2VEC}.embed.@architectures=spacy.CharacterEmbed.v2", f"{TOK2VEC}.embed.width=32")
-    error = refusal(settings=functions[:1])
+    error = compose_error(settings=functions[:1])
     assert "spacy.CharacterEmbed.v2" in error.reason
     encoder = (f"{TOK2VEC}.@architectures=spacy_tener.CharEmbed.v1", f"{TOK2VEC}.bigram_width=9")
     assert value(compose(BASE, settings=encoder), f"{TOK2VEC}.bigram_width") == 9
 
 
-# Steps
+# Learning rate schedules
 
 
 FLAT, ENGLISH = ["weibo", "flat"], ["conll2003"]
-UNDER = {"lexicon-joined": FLAT, "lexicon-tags": FLAT, "grn": ENGLISH, "chars-shape": ENGLISH}
-STACKS = [*([base] for base in names_in(BASES)), *([*UNDER.get(name, ["weibo"]), name] for name in names_in(OVERLAYS))]
+REQUIRED_OVERLAYS = {"lexicon-joined": FLAT, "lexicon-tags": FLAT, "grn": ENGLISH, "chars-shape": ENGLISH}
+COMBINATIONS = [
+    *([base] for base in names_in(BASES)),
+    *([*REQUIRED_OVERLAYS.get(name, ["weibo"]), name] for name in names_in(OVERLAYS)),
+]
 
 
-@pytest.mark.parametrize("names", STACKS)
+@pytest.mark.parametrize("names", COMBINATIONS)
 def test_learning_rate_schedule_ends_with_training(names: list[str], tmp_path: Path) -> None:
-    """Also where max_steps is an option of `spacy train`."""
+    """This also applies if `max_steps` is set on the command line of `spacy train`."""
     compose(names[0], names[1:]).to_disk(tmp_path / "my.cfg")
     config = load_config(tmp_path / "my.cfg", overrides={"training.max_steps": 200}, interpolate=True)
     rate = config["training"]["optimizer"]["learn_rate"]
@@ -259,11 +262,11 @@ def test_explicit_total_steps_are_not_overwritten(overlay) -> None:
 )
 def test_syntax_error_names_file_and_line(overlay, text: str, line: int, reason: str) -> None:
     path = overlay(text)
-    assert refusal(path).reason.startswith(f"{path}:{line}: {reason}")
-    assert refusal(base=path).reason.startswith(f"{path}:{line}: {reason}")
+    assert compose_error(path).reason.startswith(f"{path}:{line}: {reason}")
+    assert compose_error(base=path).reason.startswith(f"{path}:{line}: {reason}")
 
 
-IN_ITS_PLACE = "has a value where a section is needed"
+NEEDS_SECTION = "has a value where a section is needed"
 
 
 @pytest.mark.parametrize(
@@ -271,37 +274,37 @@ IN_ITS_PLACE = "has a value where a section is needed"
     [
         ("[training]\nbatcher = 1\n[training.batcher]\nsize = 1\n", "training.batcher: found conflicting values"),
         ("[training..batcher]\nsize = 1\n", "the section [training..batcher] has an empty part in its name"),
-        ("[components]\ntener_ner = 3\n", f"[components] {IN_ITS_PLACE}"),
-        ("[components]\ntener_ner = null\n", f"[components] {IN_ITS_PLACE}"),
-        ("[initialize.components]\ntener_ner = 3\n", f"[initialize.components] {IN_ITS_PLACE}"),
-        ("[initialize.components]\ntener_ner = null\n", f"[initialize.components] {IN_ITS_PLACE}"),
-        ("[initialize]\ncomponents = 3\n", f"[initialize.components] {IN_ITS_PLACE}"),
+        ("[components]\ntener_ner = 3\n", f"[components] {NEEDS_SECTION}"),
+        ("[components]\ntener_ner = null\n", f"[components] {NEEDS_SECTION}"),
+        ("[initialize.components]\ntener_ner = 3\n", f"[initialize.components] {NEEDS_SECTION}"),
+        ("[initialize.components]\ntener_ner = null\n", f"[initialize.components] {NEEDS_SECTION}"),
+        ("[initialize]\ncomponents = 3\n", f"[initialize.components] {NEEDS_SECTION}"),
         ("[nlp]\npipeline = 3\n", "nlp.pipeline is not a list"),
     ],
 )
 def test_invalid_overlay_structure_raises_error(overlay, text: str, reason: str) -> None:
     path = overlay(text)
-    assert refusal(path).reason == f"{path}: {reason}"
+    assert compose_error(path).reason == f"{path}: {reason}"
 
 
 def test_missing_or_binary_file_error_names_the_file(overlay, tmp_path: Path) -> None:
-    assert "nope.cfg: cannot be read: No such file" in refusal(tmp_path / "nope.cfg").reason
+    assert "nope.cfg: cannot be read: No such file" in compose_error(tmp_path / "nope.cfg").reason
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
-    assert refusal(tmp_path / "x.bin").reason == f"{tmp_path / 'x.bin'}: is not UTF-8 text"
+    assert compose_error(tmp_path / "x.bin").reason == f"{tmp_path / 'x.bin'}: is not UTF-8 text"
 
 
 def test_overlay_with_section_for_plain_value_raises_error() -> None:
-    error = refusal("grn", base=Path("sample_en"))
+    error = compose_error("grn", base=Path("sample_en"))
     assert error.reason == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which is the value 0.001 here"
     compose("sample_en", ["sgd"])
 
 
 def test_incompatible_overlay_error_names_missing_setting(overlay) -> None:
-    error = refusal("grn")
+    error = compose_error("grn")
     assert error.reason == "grn: needs paths.word_vectors, which this config does not have"
     assert error.remedy == "Use a config that has it, or add it to the section with the value null."
     path = overlay(f"[{TOK2VEC}]\nk = 1\n")
-    assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in refusal(path).reason
+    assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in compose_error(path).reason
 
 
 @pytest.mark.parametrize(
@@ -310,7 +313,7 @@ def test_incompatible_overlay_error_names_missing_setting(overlay) -> None:
 )
 def test_overlay_initializing_missing_component_raises_error(overlays, component) -> None:
     name = next(name for name in overlays if name != "ner")
-    error = refusal(*overlays)
+    error = compose_error(*overlays)
     assert error.reason == f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
     assert error.remedy == f"They work in no order. Leave out {overlays[0]} or {overlays[1]}."
 
@@ -334,7 +337,7 @@ def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
     ],
 )
 def test_missing_section_error_suggests_alternatives(overlay, text: str, reason: str, remedy: str) -> None:
-    error = refusal(overlay(text))
+    error = compose_error(overlay(text))
     assert reason in error.reason
     assert remedy in error.remedy
 
@@ -355,7 +358,7 @@ def test_missing_section_error_suggests_alternatives(overlay, text: str, reason:
 )
 def test_unresolvable_config_raises_short_error(overlay, text: str, reason: str, remedy: str) -> None:
     path = overlay(text)
-    error = refusal(path)
+    error = compose_error(path)
     assert error.reason.startswith(f"{BASE} + {path}: ")
     assert reason in error.reason
     assert remedy in error.remedy
@@ -373,11 +376,11 @@ def test_unresolvable_config_raises_short_error(overlay, text: str, reason: str,
         ("training=3", "not a setting", "section.key=value"),
         ("training.score_weights.ents_f=x", "unsupported operand", "Correct or remove the value."),
         ("components.tener_ner.window=x", "tener_ner.window: at root: 'x' is not", ""),
-        ("components.tener_ner=null", f"[components] {IN_ITS_PLACE}", ""),
+        ("components.tener_ner=null", f"[components] {NEEDS_SECTION}", ""),
     ],
 )
 def test_invalid_setting_raises_error(setting: str, reason: str, remedy: str) -> None:
-    error = refusal(settings=(setting,))
+    error = compose_error(settings=(setting,))
     assert error.reason.startswith(f"--set {setting}: ")
     assert reason in error.reason
     assert remedy in error.remedy
@@ -388,13 +391,13 @@ def test_command_without_arguments_lists_systems() -> None:
     assert status == 0
     assert re.search(r"\nmect\n    MECT .*\n    Use it for", printed)
     assert printed.index("\ntener\n") < printed.index("\nner\n") < printed.index("\nvectors\n")
-    starts = [re.search(rf"^{name} +({text})", printed, re.MULTILINE) for name, text in LISTED.items()]
-    assert len({match and match.start(1) - match.start() for match in starts}) == 1, "one column, also for long names"
+    starts = [re.search(rf"^{name} +({text})", printed, re.MULTILINE) for name, text in DESCRIPTIONS.items()]
+    assert len({match and match.start(1) - match.start() for match in starts}) == 1, "descriptions are aligned"
 
 
 @pytest.fixture
-def config_of_ner(tmp_path: Path) -> Path:
-    """A config that spaCy wrote for `ner`, of which only the factory is changed."""
+def ner_config(tmp_path: Path) -> Path:
+    """Write a config that spaCy creates for `ner`, in which only the factory is changed."""
     config = init_config(lang="en", pipeline=["ner"], optimize="efficiency")
     config["components"]["ner"]["factory"] = "tener_ner"
     config.to_disk(tmp_path / "ner.cfg")
@@ -402,22 +405,22 @@ def config_of_ner(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["config", "debug-data"])
-def test_ner_config_with_new_factory_error_shows_fix(command: str, config_of_ner: Path) -> None:
-    ran = run_tener(command, config_of_ner)
+def test_ner_config_with_new_factory_error_shows_fix(command: str, ner_config: Path) -> None:
+    ran = run_tener(command, ner_config)
     assert ran.code == 1
     assert (
         "[components.ner] has the factory tener_ner, but moves, update_with_oracle_cut_size, model of spaCy's ner"
         in ran.text
     )
     assert "Replace the sections [components.ner] and [components.ner.model]" in ran.text
-    # These four, which from-ner.md shows, make it a config.
+    # The four lines in docs/from-ner.md make the config valid.
     page = (BASE.parent.parent / "docs" / "from-ner.md").read_text(encoding="utf8")
     lines = '[components.ner]\nfactory = "tener_ner"\n\n[components.ner.model]\n'
     lines += '@architectures = "spacy_tener.CRFTagger.v1"\n'
     assert lines in page
     assert ran.lines[-4:] == lines.replace("\n\n", "\n").splitlines()
-    text = config_of_ner.read_text(encoding="utf8")
+    text = ner_config.read_text(encoding="utf8")
     for section in ("components.ner", "components.ner.model"):
         text = re.sub(rf"^\[{re.escape(section)}\]\n.*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL)
-    config_of_ner.write_text(f"{text}\n{lines}", encoding="utf8")
-    assert compose(config_of_ner)["components"]["ner"]["model"]["tok2vec"]["width"]
+    ner_config.write_text(f"{text}\n{lines}", encoding="utf8")
+    assert compose(ner_config)["components"]["ner"]["model"]["tok2vec"]["width"]

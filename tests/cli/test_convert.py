@@ -1,4 +1,4 @@
-"""`python -m spacy tener convert`: arguments in, files and a report out."""
+"""Test the command `convert`: inputs, options, output files and the report."""
 
 from __future__ import annotations
 

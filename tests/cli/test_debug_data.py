@@ -1,4 +1,4 @@
-"""`python -m spacy tener debug-data`: spaCy's own report on the data, with its section on entities."""
+"""Test the command `debug-data`, which prints the report of `spacy debug data` including the section on entities."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def train(tmp_path: Path) -> str:
 
 
 def config(path: Path, pipe: str) -> Path:
-    """Write a config whose corpora are one, which is named later."""
+    """Write a config with the same corpus for training and development, whose path is set on the command line."""
     config = make_config(path.parent, tener() if pipe == "tener_ner" else {pipe: {"factory": pipe}})
     config["paths"]["train"] = None
     config["corpora"]["dev"] = config["corpora"]["train"]
@@ -39,7 +39,7 @@ def config(path: Path, pipe: str) -> Path:
 
 
 def report(*arguments: str | Path, status: int = 1) -> str:
-    """Return what the command prints. spaCy ends with 1, as three documents are too few."""
+    """Return the output of the command. spaCy exits with status 1, because three documents are too few."""
     ran = CommandResult(*arguments)
     assert ran.code == status, ran.text
     return ran.stdout
@@ -51,11 +51,11 @@ def entities(text: str) -> str:
 
 @pytest.mark.parametrize("options", [["-NF", "-V"], ["-NF", "-IW"]], ids=" ".join)
 def test_entity_section_equals_report_for_ner(tmp_path: Path, train: str, options: list[str]) -> None:
-    of_ner, of_tener = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
-    expected = report("debug", "data", of_ner, "--paths.train", train, *options)
+    ner_config, tener_config = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
+    expected = report("debug", "data", ner_config, "--paths.train", train, *options)
     assert "2 label(s)" in entities(expected)
-    assert entities(report("debug", "data", of_tener, "--paths.train", train, *options)) == ""
-    found = report("tener", "debug-data", of_tener, "--paths.train", train, *options)
+    assert entities(report("debug", "data", tener_config, "--paths.train", train, *options)) == ""
+    found = report("tener", "debug-data", tener_config, "--paths.train", train, *options)
     assert entities(found) == entities(expected)
     assert "Training pipeline: tener_ner" in found
 

@@ -1,4 +1,4 @@
-"""`python -m spacy tener evaluate`: spaCy's scores, and the counts behind them."""
+"""Test the command `evaluate`: scores, counts, speed, and pages of errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """Finds 王 as a name, and 张 and 李 as nominal mentions."""
+    """Save a pipeline that labels 王 as a name, and 张 and 李 as nominal mentions."""
     nlp = spacy.blank("zh")
     patterns = [{"label": "PER.NAM", "pattern": "王"}]
     patterns += [{"label": "PER.NOM", "pattern": char} for char in "李张"]
@@ -63,13 +63,15 @@ def test_speed_excludes_lazy_loading_by_first_text(model: Path, data: Path) -> N
     code, text = evaluate(model, data, "--output", model.parent / "metrics.json")
     assert code == 0, text
     assert LOADED
-    assert json.loads((model.parent / "metrics.json").read_text(encoding="utf8"))["speed"] > 5 * 5  # of 5 words
+    # The corpus has 5 tokens. The sleep of one second would reduce the speed to 5 tokens per second.
+    assert json.loads((model.parent / "metrics.json").read_text(encoding="utf8"))["speed"] > 5 * 5
 
 
 def test_scores_and_counts_are_written_to_metrics_file(model: Path, data: Path) -> None:
     code, text = evaluate(model, data, "--output", model.parent / "metrics.json")
     assert code == 0, text
-    # Right: 王 and 李; wrong: 张 and the second 王; missed: the second 王 as nominal, 钱.
+    # True positives: 王 and 李. False positives: 张, and the second 王 as a name. False negatives: 钱, and the second
+    # 王 as a nominal mention.
     assert "All 50.00 50.00 50.00 4" in text
     assert "PER.NAM 50.00 50.00 50.00 2" in text
     assert "tokens per second" in text
@@ -146,7 +148,7 @@ def test_explain_without_tener_ner_raises_error_before_evaluation(model: Path, d
 
 
 def test_displacy_page_shows_predictions_with_label_colors(saved: dict[str, Path], tmp_path: Path) -> None:
-    """`spacy evaluate --displacy-path` looks for the factory `ner`, and writes no page for `tener_ner`."""
+    """`spacy evaluate --displacy-path` requires the factory `ner`, and writes no page for `tener_ner`."""
     corpus = save_corpus(tmp_path / "texts.spacy", [("王小明去了上海", []), ("今天天气很好", []), ("他在南京大学", [])])
     code, text = evaluate(saved["tener"], corpus, "--displacy-path", tmp_path / "pages", "--displacy-limit", 2)
     assert code == 0, text

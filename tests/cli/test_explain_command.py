@@ -1,4 +1,4 @@
-"""`python -m spacy tener explain`: a text, a file or a corpus, to a page or to data."""
+"""Test the command `explain` for a text, a file and a corpus, with HTML and JSON output."""
 
 from __future__ import annotations
 
@@ -57,5 +57,5 @@ def test_corpus_is_explained_with_gold_entities(model: Path, tmp_path: Path) -> 
     assert explain(model, tmp_path / "test.spacy", "-o", tmp_path / "data.json")[0] == 0
     data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
     assert [text["gold"] for text in data["texts"]] == [[[0, 3, "PER"]]]
-    # It was never packaged, and has no name but its place.
+    # The pipeline is not packaged, so that its name is its path.
     assert (data["pipeline"]["name"], data["pipeline"]["version"]) == (str(model), "")

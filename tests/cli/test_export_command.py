@@ -1,4 +1,4 @@
-"""`python -m spacy tener export`: what it checks, says and refuses."""
+"""Test the command `export`: verification of the exported file, messages and errors."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_exported_file_is_verified_on_texts(saved: dict[str, Path], tmp_path: Pa
 def test_differing_predictions_are_reported(
     saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def export_another(nlp: spacy.Language, name: str, half: bool) -> object:
+    def export_changed(nlp: spacy.Language, name: str, half: bool) -> object:
         changed = spacy.load(saved["tener"])
         changed.get_pipe("tener_ner").cfg.update(temperature=3.0, threshold=0.7)
         return export_model(changed)
 
-    monkeypatch.setattr(export_module, "export_model", export_another)
+    monkeypatch.setattr(export_module, "export_model", export_changed)
     ran = run_tener("export", saved["tener"], "-o", tmp_path / "ner.onnx")
     assert ran.code == 0
     assert re.search(r"⚠ Verified on \d+ texts .* with probabilities that differ by up to 0\.\d{4}", ran.text)

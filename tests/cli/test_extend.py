@@ -1,4 +1,4 @@
-"""`python -m spacy tener extend`: what it learns from, how it goes on, and what it refuses."""
+"""Test the command `extend`, which trains a pipeline on new labels: training data, resumption and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEW = [(f"{name}去了{place}", [(len(name), len(name) + 2, "VERB")]) for place 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Run training runs in this process, and collect them."""
+    """Run training runs in this process, and return a list to which their configs are added."""
     configs: list[Path] = []
 
     def run(self: Processes, arguments: Sequence[str], log: Path) -> int:
@@ -47,7 +47,7 @@ def extend(*arguments: object) -> tuple[int, str]:
     return ran.code, ran.text
 
 
-def docs_of(path: Path) -> list[Doc]:
+def load_docs(path: Path) -> list[Doc]:
     return list(DocBin(store_user_data=True).from_disk(path).get_docs(spacy.blank("zh").vocab))
 
 
@@ -57,7 +57,7 @@ def test_new_label_is_learned_and_training_is_not_repeated(
     command = [saved["tener"], new, "-o", tmp_path / "out", "--steps", "40", "-s", "training.optimizer.learn_rate=0.01"]
     code, text = extend(*command)
     assert code == 0, text
-    # The F1 of spaCy's table, by the model that was saved last.
+    # The scores are F1 in percent, as in the table of `spacy train`.
     rows = [json.loads(row) for row in (tmp_path / "out" / "training.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [0, 40]
     assert rows[0]["score"] < rows[1]["score"]
@@ -81,13 +81,13 @@ def test_training_docs_record_annotated_labels(
     save_corpus(new, [*NEW, ("长沙市", [(0, 3, "CITY")])])
     code, text = extend(saved["tener"], new, "-o", tmp_path / "out", *options)
     assert (code, "training ended with exit status 3: Out of memory" in text) == (1, True), text
-    *learned, old = docs_of(tmp_path / "out" / "train.spacy")
+    *learned, old = load_docs(tmp_path / "out" / "train.spacy")
     assert {tuple(doc.user_data[ANNOTATED_LABELS]) for doc in learned} == {("CITY", "VERB")}
-    # The old texts know nothing of CITY, into which GPE is split.
+    # The old texts are not annotated for CITY, which is split off GPE.
     assert set(old.user_data[ANNOTATED_LABELS]) == {"NAME", "ORG"}
     assert ["?IOB"[token.ent_iob] for token in old] == list("BIIOO??")
     assert old.ents[0].label_ == "NAME"
-    dev = docs_of(tmp_path / "out" / "dev.spacy")
+    dev = load_docs(tmp_path / "out" / "dev.spacy")
     assert len(dev) + len(learned) == len(NEW) + 1
     assert {ent.label_ for doc in dev for ent in doc.ents} >= {"NAME", "VERB"}
 

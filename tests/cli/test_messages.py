@@ -1,4 +1,4 @@
-"""What the commands print."""
+"""Test the messages and the help of the commands."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def test_help_shows_first_sentence_of_commands() -> None:
     assert all(words[-1].endswith(".") and words[-1] != "..." for words in found.values())
 
 
-@pytest.mark.parametrize(("number", "said"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])
-def test_counted_formats_number_with_noun(number: int, said: str) -> None:
-    assert counted(number, "entity", "entities") == said
-    assert counted(number, "text") == said.replace("entities", "texts").replace("entity", "text")
+@pytest.mark.parametrize(("number", "expected"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])
+def test_counted_formats_number_with_noun(number: int, expected: str) -> None:
+    assert counted(number, "entity", "entities") == expected
+    assert counted(number, "text") == expected.replace("entities", "texts").replace("entity", "text")
 
 
 @pytest.mark.parametrize(("number", "shown"), [(0, []), (2, ["0", "1"]), (3, ["0", "1", "... 1 more"])])

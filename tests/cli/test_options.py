@@ -1,4 +1,4 @@
-"""One table of options for all commands: a name and a letter mean the same everywhere."""
+"""Test that options and their short forms have the same meaning in all commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from spacy_tener.cli import COMMANDS, tener_cli
 
 GROUP: Any = typer.main.get_command(tener_cli)
-LETTERS = {
+SHORT_OPTIONS = {
     "-o": "--output",
     "-f": "--format",
     "-n": "--limit",
@@ -22,7 +22,7 @@ LETTERS = {
     "-g": "--gpu-id",
     "-j": "--jobs",
     "-F": "--force",
-    # As in the commands of spaCy's that these replace
+    # As in the spaCy commands that these commands replace
     "-G": "--gold-preproc",
     "-dp": "--displacy-path",
     "-dl": "--displacy-limit",
@@ -46,19 +46,21 @@ def test_short_option_has_same_meaning_in_all_commands() -> None:
         for letter in option.opts
         if not letter.startswith("--")
     }
-    assert {letter: LETTERS[letter] in names for letter, names in found.items()} == dict.fromkeys(LETTERS, True)
-    without = [
+    assert {letter: SHORT_OPTIONS[letter] in names for letter, names in found.items()} == dict.fromkeys(
+        SHORT_OPTIONS, True
+    )
+    missing = [
         (command, name)
         for command, option in ALL
         for name in option.opts
-        if name in LETTERS.values()
-        and not {letter for letter, long in LETTERS.items() if long == name} <= set(option.opts)
+        if name in SHORT_OPTIONS.values()
+        and not {letter for letter, long in SHORT_OPTIONS.items() if long == name} <= set(option.opts)
     ]
-    assert without == []
+    assert missing == []
 
 
 def test_option_name_has_same_meaning_in_all_commands() -> None:
-    """What differs between commands stands after the meaning: which formats, what is written."""
+    """Differences between commands, such as formats, follow after a colon or in parentheses."""
     meanings: defaultdict[str, set[str]] = defaultdict(set)
     for _, option in ALL:
         meaning = re.split(r"[:(]", option.help or "")[0].strip()

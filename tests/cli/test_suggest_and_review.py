@@ -1,4 +1,4 @@
-"""`python -m spacy tener suggest` and `review`: files in, files out, and going on after a stop."""
+"""Test the commands `suggest` and `review`: input, output files, and resumption."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def model(saved: Path, train: Callable[..., Language]) -> Path:
     if not saved.is_dir():
         nlp = train()
         pipe: Any = nlp.get_pipe("tener_ner")
-        pipe.cfg["temperature"] = 2.0  # not as sure as it learned the sentences
+        pipe.cfg["temperature"] = 2.0  # Reduce the confidence of the overfitted model.
         nlp.to_disk(saved)
     return saved
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> Path:
-    path = tmp_path / "raw.jsonl"
+def raw_texts(tmp_path: Path) -> Path:
+    path = tmp_path / "raw_texts.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS), encoding="utf8")
     return path
 
@@ -56,9 +56,9 @@ def raw(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format", ["doccano", "prodigy"])
-def test_suggestions_can_be_converted_to_docs(model: Path, raw: Path, tmp_path: Path, format: str) -> None:
-    options = () if format == "doccano" else ("--format", format)  # by the ending
-    code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "-n", "3", *options)
+def test_suggestions_can_be_converted_to_docs(model: Path, raw_texts: Path, tmp_path: Path, format: str) -> None:
+    options = () if format == "doccano" else ("--format", format)  # The extension determines the format.
+    code, text = call("suggest", model, raw_texts, "-o", tmp_path / "a.jsonl", "-n", "3", *options)
     assert (code, f"3 texts to annotate in {format}" in text) == (0, True)
     assert call("convert", tmp_path / "a.jsonl", "-o", tmp_path / "back.spacy", "--lang", "zh")[0] == 0
     nlp, docs = spacy.load(model), list(read_docs(tmp_path / "back.spacy"))
@@ -67,33 +67,33 @@ def test_suggestions_can_be_converted_to_docs(model: Path, raw: Path, tmp_path: 
         assert [str(ent) for ent in doc.ents] == [str(ent) for ent in nlp(doc.text).ents]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are UTF-8 there")
-def test_page_shows_escaped_non_utf8_file_name(model: Path, raw: Path, tmp_path: Path) -> None:
-    named = raw.rename(os.fsdecode(os.fsencode(tmp_path) + "/新闻.jsonl".encode("gb18030")))
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems require UTF-8 file names")
+def test_page_shows_escaped_non_utf8_file_name(model: Path, raw_texts: Path, tmp_path: Path) -> None:
+    named = raw_texts.rename(os.fsdecode(os.fsencode(tmp_path) + "/新闻.jsonl".encode("gb18030")))
     code, _ = call("suggest", model, named, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf8")
     assert (code, "王小明去了上海" in page, "\\udcd0\\udcc2\\udcce\\udcc5.jsonl" in page) == (0, True, True)
 
 
-def test_label_studio_tasks_get_interface_file(model: Path, raw: Path, tmp_path: Path) -> None:
-    assert call("suggest", model, raw, "-o", tmp_path / "a.json")[0] == 0
+def test_label_studio_tasks_get_interface_file(model: Path, raw_texts: Path, tmp_path: Path) -> None:
+    assert call("suggest", model, raw_texts, "-o", tmp_path / "a.json")[0] == 0
     assert len(json.loads((tmp_path / "a.json").read_text(encoding="utf8"))) == len(TEXTS)
     assert 'value="ORG"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
     options = ("--format", "labelstudio", "--labels", "PER,OTHER")
-    assert call("suggest", model, raw, "-o", tmp_path / "b.json", *options)[0] == 0
+    assert call("suggest", model, raw_texts, "-o", tmp_path / "b.json", *options)[0] == 0
     tasks = (tmp_path / "b.json").read_text(encoding="utf8")
     assert '"PER"' in tasks
     assert '"ORG"' not in tasks
 
 
-def test_annotation_page_contains_predictions_or_no_entities(model: Path, raw: Path, tmp_path: Path) -> None:
-    assert call("suggest", model, raw, "-o", tmp_path / "a.html")[0] == 0
+def test_annotation_page_contains_predictions_or_no_entities(model: Path, raw_texts: Path, tmp_path: Path) -> None:
+    assert call("suggest", model, raw_texts, "-o", tmp_path / "a.html")[0] == 0
     page = (tmp_path / "a.html").read_text(encoding="utf8")
     assert '"stands":"found"' in page
     assert '"labels":["GPE","ORG","PER"]' in page
     assert '[[],[[0,3,"PER",' in page
     options = ("--format", "page", "--labels", "PER,书", "-n", 3)
-    assert call("suggest", "blank:zh", raw, "-o", tmp_path / "b.html", *options)[0] == 0
+    assert call("suggest", "blank:zh", raw_texts, "-o", tmp_path / "b.html", *options)[0] == 0
     page = (tmp_path / "b.html").read_text(encoding="utf8")
     assert '"labels":["PER","书"]' in page
     assert page.count('"questions":[]') == 3
@@ -123,7 +123,7 @@ def test_suggestions_keep_text_and_record_id(tmp_path: Path, name: str, metadata
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Run training runs in this process, and collect them."""
+    """Run training runs in this process, and return a list to which their folds are added."""
     trained_folds: list[str] = []
 
     def run(self: Processes, arguments: Sequence[str], log: Path) -> int:
@@ -159,9 +159,9 @@ def test_review_uses_models_trained_on_other_folds(tmp_path: Path, config: Path,
         fold = "1" if doc["text"] not in parts[0] else "2"
         nlp = spacy.load(out / "folds" / fold / "model-best")
         ner: Any = nlp.get_pipe("tener_ner")
-        readings = next(ner.decode([nlp.make_doc(doc["text"])])).k_best(3)
-        shares = [r.probability for r in readings]
-        assert doc["probability"] <= shares[0] + 1e-6
+        sequences = next(ner.decode([nlp.make_doc(doc["text"])])).k_best(3)
+        probabilities = [r.probability for r in sequences]
+        assert doc["probability"] <= probabilities[0] + 1e-6
     assert records(out / "review.jsonl")
     assert '"stands":"gold"' in (out / "review.html").read_text(encoding="utf8")
 
@@ -237,21 +237,21 @@ def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     place = [ent.start_char, ent.end_char]
     decision = {"gold": [[*place, ent.label_]], "entities": [[*place, "OTHER"]]}
     record = {"text": docs[number].text, "doc": number, "corpus": "gold.spacy", "decisions": [decision]}
-    strange = {**record, "text": "不在", "doc": 0}
-    (tmp_path / "d.json").write_text(json.dumps([record, strange]), encoding="utf8")
+    mismatched = {**record, "text": "不在", "doc": 0}
+    (tmp_path / "d.json").write_text(json.dumps([record, mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
     assert (code, "1 decision applied, 0 without a change" in text) == (0, True)
     assert "Decisions that don't match the corpus, left out: 1 '不在': the corpus has no such text" in text
-    mended = list(read_docs(tmp_path / "m.spacy"))
-    assert [doc.to_json() for i, doc in enumerate(mended) if i != number] == [
+    corrected = list(read_docs(tmp_path / "m.spacy"))
+    assert [doc.to_json() for i, doc in enumerate(corrected) if i != number] == [
         doc.to_json() for i, doc in enumerate(docs) if i != number
     ]
-    assert [ent.label_ for ent in mended[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
-    # The same once more changes nothing.
+    assert [ent.label_ for ent in corrected[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
+    # Applying the decisions again changes nothing.
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
     assert "0 decisions applied, 1 without a change" in text
     assert (tmp_path / "n.spacy").read_bytes() == (tmp_path / "m.spacy").read_bytes()
-    (tmp_path / "d.json").write_text(json.dumps([strange]), encoding="utf8")
+    (tmp_path / "d.json").write_text(json.dumps([mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")
     assert code == 1
     assert "no decision fits" in text

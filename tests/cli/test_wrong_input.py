@@ -1,4 +1,4 @@
-"""Ordinary wrong input: one clear message, and nothing is lost."""
+"""Test that commands reject common wrong input with a clear message, and leave files unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = "王小明去了上海"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pipelines with a `tener_ner` and without, corpora, texts, a run, empty and damaged files."""
+    """Create a directory with pipelines, corpora, texts, a training run, and empty and damaged files."""
     folder = tmp_path_factory.mktemp("work")
     nlp = spacy.blank("zh")
     nlp.to_disk(folder / "blank")
@@ -201,7 +201,7 @@ def test_annotate_fails_if_all_texts_are_invalid(
 ) -> None:
     (tmp_path / "in.jsonl").write_text("\n".join(lines), encoding="utf8")
     words = ["annotate", folder / "model", tmp_path / "in.jsonl", "-o", tmp_path / "out", "-f", "jsonl"]
-    for _ in range(2):  # the second finds all done
+    for _ in range(2):  # The second call resumes a finished job.
         ran = run_tener(*words, "--processes", 1)
         assert ran.code == code
         assert all(count in ran.text for count in counts), ran.text
@@ -210,19 +210,19 @@ def test_annotate_fails_if_all_texts_are_invalid(
 
 
 @pytest.fixture
-def gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
-    """Set the number of GPUs of the machine. None if CuPy is not installed."""
+def set_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    """Return a function that sets the number of GPUs of the machine. None means that CuPy is not installed."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
 
-    def have(number: int | None) -> None:
+    def set_number(number: int | None) -> None:
         runtime = SimpleNamespace(getDeviceCount=lambda: number)
         monkeypatch.setattr(thinc.compat, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
         monkeypatch.setattr(thinc.compat, "has_cupy", number is not None)
         monkeypatch.setattr(thinc.compat, "has_cupy_gpu", bool(number))
         monkeypatch.setattr(thinc.util, "gpu_is_available", lambda: bool(number))
 
-    return have
+    return set_number
 
 
 CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
@@ -238,19 +238,21 @@ CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the C
     ],
 )
 def test_unavailable_gpu_error_describes_available_gpus(
-    gpus: Callable[[int | None], None], number: int | None, message: str
+    set_gpus: Callable[[int | None], None], number: int | None, message: str
 ) -> None:
-    gpus(number)
+    set_gpus(number)
     ran = run_tener("evaluate", "model", "gold.spacy", "--gpu-id", "7")
     assert ran.code == 1
     assert f"GPU 7 cannot be used: {message}" in ran.text
 
 
-def test_gpu_error_contains_cupy_message(gpus: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_error_contains_cupy_message(
+    set_gpus: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def busy(gpu_id: int) -> None:
         raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
 
-    gpus(1)
+    set_gpus(1)
     monkeypatch.setattr(thinc.util, "require_gpu", busy)
     ran = run_tener("evaluate", "model", "gold.spacy", "--gpu-id", "0")
     assert ran.code == 1

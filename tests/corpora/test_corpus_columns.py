@@ -1,4 +1,4 @@
-"""Corpora in columns: `char TAG`, CoNLL-2003 and Weibo."""
+"""Test the reader of corpora in columns: `char TAG`, CoNLL-2003 and Weibo."""
 
 from __future__ import annotations
 
@@ -139,14 +139,14 @@ def test_spaces_around_tabs_are_stripped(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        # Lines that begin with a hash, tabs before spaces, Unicode's spaces, numbers that do not count the tokens.
+        # Lines that begin with a hash, tabs before spaces, Unicode whitespace, and numbers that are not token indices.
         ("# O\n#topic O\n\n# O\n", ["#|#topic", "#"]),
         ("New York\tB-LOC\n\u3000\tO\n \tO\nend\tO\t\n", ["New York|\u3000| |end"]),
         ("\u3000 O\n\xa0 O\na\u2028b O\n\x85 O\n  O\n", ["\u3000|\xa0|a\u2028b|\x85| "]),
         ("1 CD O\n2 CD O\n\n7 CD O\n", ["1|2", "7"]),
         ("1 O\n2 O\n", ["1|2"]),
         ("1 CD O\n\n1 CD O\n", ["1", "1"]),
-        # A first column that numbers the tokens is passed over, also if one number is damaged.
+        # A first column of token indices is skipped, also if one of them is damaged.
         ("0 Jane NNP B-PER\n1 sang VBD O\n\n0 1 CD O", ["Jane|sang", "1"]),
         ("1 Jane NNP B-PER\n2 sang VBD O\n\n1 1 CD O", ["Jane|sang", "1"]),
         ("".join(f"{'x' if n == 20 else n}\t字\tO\n" for n in range(40)), ["|".join("字" * 40)]),
@@ -204,7 +204,7 @@ def test_decoding_error_names_the_line(tmp_path: Path) -> None:
         list(CorpusReader(tmp_path / "a.txt", CorpusOptions(encoding="utf-7")))
 
 
-WRITTEN = """# newdoc id = a
+WITH_TEXT_COMMENT = """# newdoc id = a
 # sent_id = a-1
 # text = 他在 北京。 “Hi”  O
 1\t他\tO
@@ -220,7 +220,7 @@ WRITTEN = """# newdoc id = a
 
 
 def test_text_comment_defines_whitespace_between_tokens(tmp_path: Path) -> None:
-    (found,) = sentences(tmp_path, WRITTEN)
+    (found,) = sentences(tmp_path, WITH_TEXT_COMMENT)
     assert found.tokens == ("他", "在", "北京", "。", "“", "Hi", "”", " ", "O")
     assert found.spaces == (False, True, False, True, False, False, True, False, False)
     assert found.spans == (EntitySpan(2, 3, "LOC"), EntitySpan(5, 6, "PER"), EntitySpan(8, 9, "PER"))
@@ -240,9 +240,9 @@ def test_whitespace_tokens_do_not_shift_annotation(tmp_path: Path) -> None:
     assert found.missing == (0, 1, 2, 6)
 
 
-@pytest.mark.parametrize(("text", "there"), [("他在北京", "北京"), ("他在上海是", "是"), ("他 上海", "上海")])
-def test_text_comment_without_the_tokens_raises_error(tmp_path: Path, text: str, there: str) -> None:
-    with pytest.raises(CorpusError, match=f'"{there}"') as error:
+@pytest.mark.parametrize(("text", "token"), [("他在北京", "北京"), ("他在上海是", "是"), ("他 上海", "上海")])
+def test_text_comment_without_the_tokens_raises_error(tmp_path: Path, text: str, token: str) -> None:
+    with pytest.raises(CorpusError, match=f'"{token}"') as error:
         sentences(tmp_path, f"# id = 1\n# text = {text}\n他 O\n在 O\n上海 B-LOC\n")
     assert f"{tmp_path / 'corpus.txt'}:2" in str(error.value)
     assert error.value.remedy.startswith("Correct the text")

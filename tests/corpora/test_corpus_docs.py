@@ -1,4 +1,4 @@
-"""Sentences and texts as Docs: tokens, spaces, sentence starts, entities and what is unknown."""
+"""Test the conversion of sentences and texts to Docs: tokens, spaces, entities and missing annotation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which files are read from what a user names, and where they are written to."""
+"""Test which files `convert` reads for the paths of a user, and the paths of its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def touch(folder: Path, *names: str) -> None:
         path.touch()
 
 
-def planned(folder: Path, *inputs: str, output: str = "out") -> list[tuple[str, str]]:
+def plan(folder: Path, *inputs: str, output: str = "out") -> list[tuple[str, str]]:
     jobs, _ = plan_jobs([name if name == "-" else folder / name for name in inputs], folder / output)
     return [(job.source.removeprefix(f"{folder}/"), str(job.output.relative_to(folder))) for job in jobs]
 
@@ -56,32 +56,32 @@ def test_directory_is_traversed_in_order_with_same_structure(tmp_path: Path) -> 
 
 
 def test_standard_input_gets_output_name(tmp_path: Path) -> None:
-    assert planned(tmp_path, "-") == [("-", "out/stdin.spacy")]
-    assert planned(tmp_path, "-", output="dev.spacy") == [("-", "dev.spacy")]
+    assert plan(tmp_path, "-") == [("-", "out/stdin.spacy")]
+    assert plan(tmp_path, "-", output="dev.spacy") == [("-", "dev.spacy")]
 
 
 def test_output_file_is_allowed_for_single_input(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "b.txt", "in/c.txt")
-    assert planned(tmp_path, "a.txt", output="new/train.spacy") == [("a.txt", "new/train.spacy")]
-    assert planned(tmp_path, "in", output="train.spacy") == [("in/c.txt", "train.spacy")]
+    assert plan(tmp_path, "a.txt", output="new/train.spacy") == [("a.txt", "new/train.spacy")]
+    assert plan(tmp_path, "in", output="train.spacy") == [("in/c.txt", "train.spacy")]
     with pytest.raises(InputError, match=r"train\.spacy: one output for 2 inputs"):
-        planned(tmp_path, "a.txt", "b.txt", output="train.spacy")
+        plan(tmp_path, "a.txt", "b.txt", output="train.spacy")
 
 
 def test_inputs_with_same_output_raise_error(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "a.jsonl", "sub/a.txt")
     for pair in (("a.txt", "a.jsonl"), ("a.txt", "sub/a.txt"), ("a.txt", "sub"), ("a.txt", "a.txt"), ("-", "-")):
         with pytest.raises(InputError, match=r"both .* and .* would be written to .*Convert them one by one"):
-            planned(tmp_path, *pair)
+            plan(tmp_path, *pair)
 
 
 def test_directory_without_corpora_raises_error(tmp_path: Path) -> None:
     touch(tmp_path, "in/README.md", "in/a.py")
     with pytest.raises(InputError, match=r"no corpus among its 2 files.*Pass the paths of the corpus files"):
-        planned(tmp_path, "in")
+        plan(tmp_path, "in")
 
 
 def test_output_directory_that_is_a_file_raises_error(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "out")
     with pytest.raises(InputError, match="out: not a directory"):
-        planned(tmp_path, "a.txt")
+        plan(tmp_path, "a.txt")

@@ -1,4 +1,4 @@
-"""Corpora with character offsets, in the shapes that annotation tools write, and offsets that are wrong."""
+"""Test the reader of JSON corpora: formats of annotation tools, character offsets, and invalid records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def annotation(spans: Sequence[tuple[int, int, str]] = SPANS, **keys: Any) -> di
 
 
 JSON_MIN = [{"start": s, "end": e, "labels": [x], "text": TEXT[s:e]} for s, e, x in SPANS]
-FLAT = {
+FLAT_RECORDS = {
     "doccano labels": {"text": TEXT, "labels": SPANS},
     "doccano data": {"id": 7, "data": TEXT, "label": SPANS},
     "doccano relations": {
@@ -69,9 +69,9 @@ def spans_of(folder: Path, text: str, spans: Sequence[Any], **options: Any) -> t
     return texts(folder, [{"text": text, "label": list(spans)}], **options)[0].spans
 
 
-@pytest.mark.parametrize("shape", FLAT)
+@pytest.mark.parametrize("shape", FLAT_RECORDS)
 def test_flat_record_variants_are_parsed(tmp_path: Path, shape: str) -> None:
-    reader = reader_of(tmp_path, [FLAT[shape]])
+    reader = reader_of(tmp_path, [FLAT_RECORDS[shape]])
     assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
     assert (reader.format, reader.scheme, reader.notes.counts.total()) == ("jsonl", None, 0)
 
@@ -79,11 +79,11 @@ def test_flat_record_variants_are_parsed(tmp_path: Path, shape: str) -> None:
 @pytest.mark.parametrize(
     ("record", "spans"),
     [
-        # Label Studio's older exports, and other names of the text.
+        # Older exports of Label Studio, and texts under other keys.
         ({"data": {"review": TEXT, "id": 3}, "completions": [annotation()]}, SPANS),
         ({"text": "京东京东jd", "label": {"X": {"京东": [[0, 1], [2, 3]]}}}, [(0, 2, "X"), (2, 4, "X")]),
         (task([{"result": [region(0, 5, "X", text="a b\\nc")]}], text="a\u3000b\nc"), [(0, 5, "X")]),
-        # Tokens with offsets are no entities, and what is done needs no list of these.
+        # Tokens with offsets are not entities. Records that are marked as done need no list of entities.
         ({"text": TEXT, "tokens": [{"text": "高", "start": 0, "end": 1, "id": 0}], "spans": []}, []),
         ({"text": "a", "answer": "accept"}, []),
         ({"text": "b", "annotation_id": 1}, []),
@@ -274,11 +274,11 @@ def test_records_of_other_format_raise_error(tmp_path: Path, record: Any, format
         texts(tmp_path, [CLUENER, record], format=format)
 
 
-# What annotation tools call things
+# Keys and structures of annotation tools
 
 
 def test_multiple_entity_lists_are_merged_with_note(tmp_path: Path) -> None:
-    """As of a tool's export that `tener annotate` has added its entities to."""
+    """`tener annotate` adds its entities to the export of an annotation tool under another key."""
     path = tmp_path / "a.jsonl"
     found = {"entities": [{"start": s, "end": e, "label": x, "text": TEXT[s:e]} for s, e, x in SPANS[1:]]}
     path.write_text(json.dumps({"text": TEXT, "label": SPANS[:1], **found}))
@@ -322,7 +322,7 @@ def test_label_studio_texts_can_be_specified(tmp_path: Path) -> None:
         texts(tmp_path, records)
     reader = reader_of(tmp_path, records, texts=("title", "article.body", "absent"))
     assert [(text.text, len(text.spans)) for text in reader] == [("高勇", 1), ("在北京", 0), ("高勇", 0), ("在北京", 0)]
-    # What is marked in others is read too, and names that no task has are no names.
+    # Texts with annotated regions are also read. If no task contains any of the given keys, an error is raised.
     reader = reader_of(tmp_path, records, texts=("url",))
     assert [(text.text, len(text.spans)) for text in reader] == [("x", 0), ("高勇", 1), ("x", 0)]
     with pytest.raises(CorpusError, match="'data' contains none of the texts titel, but"):
