@@ -1,4 +1,4 @@
-"""Trained pipelines on disk, and annotation jobs."""
+"""Fixtures: pipelines for annotation, and annotation jobs."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def nlp(saved: dict[str, Path]) -> spacy.Language:
 
 @pytest.fixture(scope="session")
 def ruler(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A rule-based pipeline, which other processes load faster than a trained one."""
+    """Save a rule-based pipeline, which worker processes load faster than a trained pipeline."""
     rule_pipeline(GPE="上海").to_disk(path := tmp_path_factory.mktemp("ruler") / "model")
     return path
 
 
 @pytest.fixture
 def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., AnnotationJob]:
-    """Create an annotation job. The trained pipeline is already loaded, unless another model is given."""
+    """Return a function that creates an annotation job. The job uses a loaded pipeline, unless you pass `model`."""
 
     def make(
         inputs: Iterable[Any], output: Any, format: str = "jsonl", processes: int = 1, model: Any = None, **options: Any
@@ -47,7 +47,7 @@ def make_job(saved: dict[str, Path], nlp: spacy.Language) -> Callable[..., Annot
 
 @pytest.fixture
 def run(make_job: Callable[..., AnnotationJob]) -> Callable[..., Any]:
-    """Run an annotation job, and return its counts."""
+    """Return a function that runs an annotation job and returns its counts."""
 
     def annotated(inputs: Iterable[Any], output: Any, *args: Any, watch: Any = None, **options: Any) -> Any:
         return annotate_locally(make_job(inputs, output, *args, **options), watch or (lambda *_: None))

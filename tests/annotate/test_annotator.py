@@ -1,4 +1,4 @@
-"""Records in, records with entities out: the same as `nlp.pipe` finds, and no text ends a batch."""
+"""Test that an Annotator adds the entities of `nlp.pipe` to records and tables, and isolates texts with errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def spans(row, name="entities"):
 
 
 @pytest.mark.parametrize("kind", ["tener", "characters"])
-def test_entities_are_those_of_the_pipeline(saved, kind) -> None:
+def test_annotator_finds_same_entities_as_pipeline(saved, kind) -> None:
     nlp = spacy.load(saved[kind])
     expected = [[(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in nlp.pipe(TEXTS)]
     rows = Annotator(saved[kind])([{"key": number, "text": text} for number, text in enumerate(TEXTS)])
@@ -37,7 +37,7 @@ def test_entities_are_those_of_the_pipeline(saved, kind) -> None:
     )
 
 
-def test_probabilities_are_the_components_own(saved) -> None:
+def test_annotator_returns_probabilities_of_component(saved) -> None:
     nlp = spacy.load(saved["tener"])
     rows = Annotator(saved["tener"], AnnotateSettings(probability=True))([{"text": text} for text in TEXTS])
     for row, decoding in zip(rows, nlp.get_pipe("tener_ner").decode(map(nlp.make_doc, TEXTS)), strict=True):
@@ -45,7 +45,7 @@ def test_probabilities_are_the_components_own(saved) -> None:
         assert [entity["probability"] for entity in row["entities"]] == pytest.approx(probabilities)
 
 
-def test_what_only_a_tener_ner_gives_is_refused_without_one() -> None:
+def test_probabilities_require_tener_ner_component() -> None:
     nlp = rule_pipeline(GPE="上海")
     annotator = Annotator("rules")
     annotator.use(nlp)
@@ -56,7 +56,7 @@ def test_what_only_a_tener_ner_gives_is_refused_without_one() -> None:
         Annotator("blank").use(spacy.blank("zh"))
 
 
-def test_a_text_that_cannot_be_read_gets_its_error_and_the_others_their_entities(saved) -> None:
+def test_invalid_text_gets_error_without_affecting_other_rows(saved) -> None:
     rows = [{"text": "王小明去了上海"}, {"text": SURROGATE}, {"other": 1}, {"text": 7}, {"text": None}, {"text": ""}]
     good, surrogate, missing, number, none, empty = Annotator(saved["tener"])(rows)
     assert good["entities"]
@@ -75,7 +75,7 @@ def short_only(doc):
     return doc
 
 
-def test_a_text_at_which_the_pipeline_fails_is_found_among_the_others(saved) -> None:
+def test_failing_text_in_batch_is_isolated(saved) -> None:
     annotator = Annotator(saved["tener"])
     annotator.nlp.add_pipe("short_only")
     found = annotator([{"text": text} for text in TEXTS])
@@ -86,7 +86,7 @@ def test_a_text_at_which_the_pipeline_fails_is_found_among_the_others(saved) -> 
     ]
 
 
-def test_tables_keep_their_columns_and_types(saved) -> None:
+def test_arrow_table_keeps_columns_and_types(saved) -> None:
     texts = [*TEXTS, None]
     table = pa.table({"text": texts, "key": pa.array(range(len(texts)), type=pa.uint8())})
     settings = AnnotateSettings(probability=True)
@@ -100,7 +100,7 @@ def test_tables_keep_their_columns_and_types(saved) -> None:
     assert annotator(pa.table({"key": [1]})).to_pylist()[0]["error"] == "there is no text"
 
 
-def test_text_of_a_table_that_is_no_utf8_is_an_error_of_that_text(saved) -> None:
+def test_invalid_utf8_in_table_is_error_of_that_row(saved) -> None:
     raw = pa.array([b"\xe4\xba\xac", b"\xed\xa0\x80"], type=pa.binary())
     table = pa.table({"text": pa.Array.from_buffers(pa.string(), 2, raw.buffers())})
     assert [row["error"] is None for row in Annotator(saved["tener"])(table).select(["error"]).to_pylist()] == [
@@ -109,7 +109,7 @@ def test_text_of_a_table_that_is_no_utf8_is_an_error_of_that_text(saved) -> None
     ]
 
 
-def test_columns_of_the_same_names_are_told_and_a_prefix_helps(saved) -> None:
+def test_column_name_conflict_is_reported_and_avoided_by_prefix(saved) -> None:
     rows = [{"text": "京", "entities": "mine"}]
     with pytest.raises(RemedyError, match=r"already have columns named entities.*--prefix"):
         Annotator(saved["tener"])(pa.Table.from_pylist(rows))
@@ -118,7 +118,7 @@ def test_columns_of_the_same_names_are_told_and_a_prefix_helps(saved) -> None:
     assert list(row) == ["text", "entities", "tener_entities", "tener_error"]
 
 
-def test_an_annotator_is_sent_to_another_process_without_its_pipeline(saved) -> None:
+def test_pickled_annotator_excludes_pipeline(saved) -> None:
     annotator = Annotator(saved["tener"], AnnotateSettings(text="body"))
     rows = [{"body": "王小明去了上海"}]
     expected = annotator(rows)
@@ -127,31 +127,31 @@ def test_an_annotator_is_sent_to_another_process_without_its_pipeline(saved) -> 
     assert pickle.loads(sent)(rows) == expected
 
 
-def test_errors_cross_processes_whole() -> None:
+def test_errors_survive_pickling() -> None:
     error = InputError("a.txt", "is bad", "Mend it.", line=3)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), type(again), again.__dict__) == (str(error), InputError, error.__dict__)
 
 
-def test_a_gpu_that_is_not_there_is_refused(saved) -> None:
+def test_missing_gpu_raises_error(saved) -> None:
     with pytest.raises(RemedyError, match="GPU 99 cannot be used"):
         Annotator(saved["tener"], gpu_id=99)([{"text": "京"}])
 
 
-def test_texts_of_like_length_are_together_and_long_ones_alone() -> None:
+def test_batches_group_similar_lengths_and_isolate_long_texts() -> None:
     full = BATCH_CHARACTERS
     batches = list(batch_by_length(["x" * length for length in (full, 5, 3000, 2, 9 * full, 3)]))
     assert [[len(text) for text in batch] for batch in batches] == [[2, 3, 5, 3000], [full], [9 * full]]
 
 
-def test_what_fails_together_is_tried_in_halves() -> None:
-    tried = []
+def test_failing_batch_is_bisected() -> None:
+    batch_sizes = []
 
     def task(texts):
-        tried.append(len(texts))
+        batch_sizes.append(len(texts))
         return [1 / int(text) for text in texts]
 
     answers = answer_each(task, ["1"] * 100 + ["0"] + ["2"] * 27)
     assert answers[:100] + answers[101:] == [1.0] * 100 + [0.5] * 27
     assert isinstance(answers[100], ZeroDivisionError)
-    assert len(tried) == 15
+    assert len(batch_sizes) == 15

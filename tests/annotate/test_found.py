@@ -1,4 +1,4 @@
-"""The entities of Docs, with exact offsets and probabilities, whatever other components do."""
+"""Test that entities read from Docs have exact offsets and probabilities, also if other components change the Docs."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from spacy_tener.pipeline.units import view_of
 TEXTS = ["王小明去了上海", "王小明去了上海，今天天气很好。"]
 
 
-def plain(entities: Sequence[FoundEntity]) -> list[tuple[int, int, str, float | None]]:
+def offsets_and_probabilities(entities: Sequence[FoundEntity]) -> list[tuple[int, int, str, float | None]]:
     return [(*entity.offsets, entity.probability) for entity in entities]
 
 
 @pytest.mark.parametrize("name", ["tener", "characters"])
-def test_merged_tokens_change_nothing(saved: dict[str, Path], name: str) -> None:
+def test_merge_entities_component_does_not_change_results(saved: dict[str, Path], name: str) -> None:
     nlp = spacy.load(saved[name])
     entities, answers = entity_task(nlp)(TEXTS), k_best_task(nlp, 3)(TEXTS)
-    assert [len(readings) for _, readings in answers] == [3, 3]
+    assert [len(sequences) for _, sequences in answers] == [3, 3]
     assert all(entity.probability is not None for found in entities for entity in found)
     nlp.add_pipe("merge_entities")
     assert (entity_task(nlp)(TEXTS), k_best_task(nlp, 3)(TEXTS)) == (entities, answers)
 
 
-def test_a_pipeline_reads_as_before_when_another_sources_its_component_under_another_name(
+def test_sourcing_component_under_new_name_keeps_predictions(
     saved: dict[str, Path],
 ) -> None:
     nlp, sourcing = spacy.load(saved["tener"]), spacy.blank("zh")
@@ -44,7 +44,7 @@ def test_a_pipeline_reads_as_before_when_another_sources_its_component_under_ano
     assert PipelineNER.of(nlp).before == ()
 
 
-def test_probabilities_of_a_call_leave_the_component_as_it_is(saved: dict[str, Path]) -> None:
+def test_component_cfg_of_call_does_not_change_component(saved: dict[str, Path]) -> None:
     nlp = spacy.load(saved["tener"])
     settings = {"tener_ner": {"spans_key": "sure"}}
     scored = list(nlp.pipe(TEXTS, component_cfg=settings))
@@ -55,16 +55,16 @@ def test_probabilities_of_a_call_leave_the_component_as_it_is(saved: dict[str, P
     assert [list(doc.spans) for doc in nlp.pipe(TEXTS, component_cfg=settings)] == [[RECORD_KEY, "own"]] * 2
 
 
-def test_two_entities_in_a_token_are_both_told() -> None:
+def test_multiple_entities_inside_a_token_are_returned() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小明李"])
     settings = NERSettings(view="characters", spans_key="sure")
     add_entities(view_of(doc, "characters"), [UnitEntity(0, 3, "PER", 0.9), UnitEntity(3, 4, "PER", 0.5)], settings)
     assert [ent.text for ent in doc.ents] == ["王小明李"]
-    assert plain(read_entities(doc)) == [(0, 3, "PER", 0.9), (3, 4, "PER", 0.5)]
+    assert offsets_and_probabilities(read_entities(doc)) == [(0, 3, "PER", 0.9), (3, 4, "PER", 0.5)]
 
 
 @pytest.mark.parametrize("alignment", ["expand", "contract"])
-def test_offsets_are_exact_where_tokens_are_not(saved: dict[str, Path], alignment: str) -> None:
+def test_offsets_are_exact_with_misaligned_tokens(saved: dict[str, Path], alignment: str) -> None:
     nlp = spacy.load(saved["characters"])
     nlp.get_pipe("tener_ner").cfg["alignment_mode"] = alignment  # type: ignore[attr-defined]
     nlp.tokenizer = lambda text: Doc(nlp.vocab, words=["王小", "明去", "了", "上", "海，"], spaces=[False] * 5)
@@ -73,7 +73,7 @@ def test_offsets_are_exact_where_tokens_are_not(saved: dict[str, Path], alignmen
     assert all(entity.probability < 1.0 for entity in found if entity.probability)
 
 
-def test_components_that_align_in_different_ways_keep_the_exact_offsets_of_each_other() -> None:
+def test_exact_offsets_survive_different_alignment_modes() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王小", "明去", "了上", "海，"], spaces=[False] * 4)
     first, second = (NERSettings(view="characters", alignment_mode=mode) for mode in ("expand", "contract"))
     view = view_of(doc, "characters")
@@ -83,20 +83,20 @@ def test_components_that_align_in_different_ways_keep_the_exact_offsets_of_each_
     assert [entity.offsets[:2] for entity in read_entities(doc)] == [(0, 3), (4, 7)]
 
 
-def test_the_scores_of_another_component_are_not_those_of_entities() -> None:
+def test_span_scores_of_other_component_are_ignored() -> None:
     doc = Doc(spacy.blank("zh").vocab, words=["王", "去", "京"], spaces=[False] * 3)
     settings = NERSettings(spans_key="sc")
     doc.ents = [Span(doc, 0, 1, label="PER")]
     doc.spans["sc"] = SpanGroup(doc, name="sc", spans=list(doc.ents), attrs={"scores": [0.4]})
-    assert plain(read_entities(doc)) == [(0, 1, "PER", None)]
+    assert offsets_and_probabilities(read_entities(doc)) == [(0, 1, "PER", None)]
     with pytest.warns(
         UserWarning, match=r"spans\['sc'\] of another component is overwritten.* spans_key for tener_ner"
     ):
         add_entities(view_of(doc, "tokens"), [UnitEntity(2, 3, "GPE", 0.8)], settings)
-    assert plain(read_entities(doc)) == [(0, 1, "PER", 1.0), (2, 3, "GPE", 0.8)]
+    assert offsets_and_probabilities(read_entities(doc)) == [(0, 1, "PER", 1.0), (2, 3, "GPE", 0.8)]
 
 
-def test_components_may_have_no_labels() -> None:
+def test_entity_labels_accept_component_without_labels() -> None:
     @Language.component("finds_something", assigns=["doc.ents"])
     def component(doc: Doc) -> Doc:
         return doc

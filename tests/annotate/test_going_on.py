@@ -1,4 +1,4 @@
-"""Stopped at any moment, the same call goes on, and the output has each text once, in whole files only."""
+"""Test that an interrupted annotation job can be resumed, and writes every text once, in complete files."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ def parts(folder):
     return {path.name: path.read_bytes() for path in folder.glob("part-*")}
 
 
-def left_over(folder):
+def temporary_files(folder):
     return [path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != ".lock"]
 
 
-def forked(command):
+def start_fork(command):
     process = multiprocessing.get_context("fork").Process(target=command)
     process.start()
     return process
 
 
-def killed_at(seconds, command):
-    """Run a command in a fork, and kill it after some time."""
-    process = forked(command)
+def kill_after(seconds, command):
+    """Run a command in a fork, kill it after some time, and return whether it was still running."""
+    process = start_fork(command)
     process.join(seconds)
     process.kill()
     process.join()
     return process.exitcode == -signal.SIGKILL
 
 
-def refused_as(message, job):
-    """What a fork does whose job must end with an error: its exit status is 29 if that is the one."""
+def expect_error(message, job):
+    """Return a function for a fork that runs a job. If the job raises the expected error, the exit status is 29."""
 
     def run():
         with pytest.raises(RemedyError, match=message):
@@ -68,7 +68,7 @@ def refused_as(message, job):
 
 
 def children_of(pid):
-    """The processes of a pool."""
+    """Return the IDs of the worker processes that a process has spawned."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -78,11 +78,11 @@ def children_of(pid):
     return found
 
 
-def is_there(pid):
+def process_exists(pid):
     return os.path.exists(f"/proc/{pid}")
 
 
-def test_parts_hold_each_record_once_and_in_order(tmp_path, archive, run) -> None:
+def test_output_parts_contain_records_once_and_in_order(tmp_path, archive, run) -> None:
     sizes = []
     total = run(
         [archive], tmp_path / "out", part_size=64, watch=lambda part, counts, is_old: sizes.append(counts.texts)
@@ -94,43 +94,44 @@ def test_parts_hold_each_record_once_and_in_order(tmp_path, archive, run) -> Non
     assert total.entities == sum(len(row["entities"]) for row in rows)
 
 
-def test_killed_at_random_moments_it_goes_on(tmp_path, archive, run, make_job) -> None:
+def test_job_resumes_after_kill_at_random_time(tmp_path, archive, run, make_job) -> None:
     start = time.perf_counter()
-    run([archive], tmp_path / "whole", part_size=20)
+    run([archive], tmp_path / "uninterrupted", part_size=20)
     seconds = time.perf_counter() - start
-    complete, rng, killed = parts(tmp_path / "whole"), random.Random(1), 0
+    complete, rng, killed = parts(tmp_path / "uninterrupted"), random.Random(1), 0
     assert len(complete) == 15
     out = tmp_path / "out"
     job = make_job([archive], out, part_size=20)
     for _ in range(3):
-        killed += killed_at(rng.uniform(0.1, 0.5) * seconds, lambda: annotate_locally(job, lambda *_: None))
+        killed += kill_after(rng.uniform(0.1, 0.5) * seconds, lambda: annotate_locally(job, lambda *_: None))
         if out.exists():
             assert parts(out).items() <= complete.items()
     assert killed
     are_old = []
     total = annotate_locally(job, lambda part, counts, is_old: are_old.append(is_old))
     assert parts(out) == complete
-    assert left_over(out) == []
+    assert temporary_files(out) == []
     assert total.texts == len(TEXTS)
     annotate_locally(job, lambda part, counts, is_old: are_old.append(is_old))
     assert are_old[-15:] == [True] * 15
 
 
-def halted(command, is_time):
-    """Run a command in a fork, and halt it once it has done something. Returns it, and its own processes."""
-    process = forked(command)
-    wait_until(is_time, 900)
+def fork_and_pause(command, condition):
+    """Run a command in a fork, and pause it when the condition is met. Return the process and its workers."""
+    process = start_fork(command)
+    wait_until(condition, 900)
     os.kill(process.pid, signal.SIGSTOP)
     return process, children_of(process.pid)
 
 
 @pytest.mark.usefixtures("without_torch")
-def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_path, run, make_job, ruler) -> None:
+def test_job_stops_and_resumes_after_any_process_is_killed(tmp_path, run, make_job, ruler) -> None:
     archive, out = write_jsonl(tmp_path / "in.jsonl", TEXTS * 2), tmp_path / "out"
-    run([archive], tmp_path / "whole", part_size=10, model=ruler)
-    complete = parts(tmp_path / "whole")
+    run([archive], tmp_path / "uninterrupted", part_size=10, model=ruler)
+    complete = parts(tmp_path / "uninterrupted")
     job = make_job([archive], out, part_size=10, processes=2, model=ruler)
-    broken, children = halted(refused_as("A process was killed.*fewer --processes", job), lambda: len(parts(out)) > 2)
+    job_with_error = expect_error("A process was killed.*fewer --processes", job)
+    broken, children = fork_and_pause(job_with_error, lambda: len(parts(out)) > 2)
     os.kill(children[0], signal.SIGKILL)
     os.kill(broken.pid, signal.SIGCONT)
     broken.join()
@@ -138,27 +139,27 @@ def test_whichever_process_is_killed_all_end_and_the_same_command_goes_on(tmp_pa
     before = len(parts(out))
     assert 2 < before < len(complete)
 
-    killed, children = halted(lambda: annotate_locally(job, lambda *_: None), lambda: len(parts(out)) > before)
+    killed, children = fork_and_pause(lambda: annotate_locally(job, lambda *_: None), lambda: len(parts(out)) > before)
     killed.kill()
     killed.join()
-    wait_until(lambda: not any(map(is_there, children)), 60)
-    assert children  # on a busy machine, the second one may begin later
+    wait_until(lambda: not any(map(process_exists, children)), 60)
+    assert children  # On a busy machine, the second worker may start later.
     assert parts(out).items() < complete.items()
 
     words = ["annotate", ruler, archive, "-o", out, "-f", "jsonl", "--part-size", 10, "--processes", 1]
     assert "600 texts, 1,500 entities, 0 errors" in run_tener(*words).text
     assert parts(out) == complete
-    assert left_over(out) == []
+    assert temporary_files(out) == []
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
+def test_multiprocess_job_resumes_after_twenty_kills(tmp_path, run, make_job, saved) -> None:
     archive, out, rng = write_jsonl(tmp_path / "in.jsonl", TEXTS * 30), tmp_path / "out", random.Random(2)
-    run([archive], tmp_path / "whole", part_size=5)
-    complete = parts(tmp_path / "whole")
+    run([archive], tmp_path / "uninterrupted", part_size=5)
+    complete = parts(tmp_path / "uninterrupted")
     job = make_job([archive], out, part_size=5, processes=2, model=saved["tener"])
     for _ in range(20):
-        process, before = forked(lambda: annotate_locally(job, lambda *_: None)), len(parts(out))
+        process, before = start_fork(lambda: annotate_locally(job, lambda *_: None)), len(parts(out))
         assert before < len(complete)
         wait_until(lambda before=before: len(parts(out)) > before, 900)
         time.sleep(rng.uniform(0, 0.3))
@@ -170,11 +171,11 @@ def test_killed_at_twenty_moments(tmp_path, run, make_job, saved) -> None:
 
 
 @pytest.mark.usefixtures("without_torch")
-def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive, make_job, ruler) -> None:
+def test_error_terminates_only_worker_processes(tmp_path, archive, make_job, ruler) -> None:
     job = make_job([archive], tmp_path / "out", part_size=10, processes=2, model=ruler)
     bystander = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
     bystander.start()
-    began = children_of(os.getpid())
+    children_before = children_of(os.getpid())
 
     def stop(*_):
         raise KeyboardInterrupt
@@ -182,7 +183,7 @@ def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive,
     try:
         with pytest.raises(KeyboardInterrupt):
             annotate_locally(job, stop)
-        assert children_of(os.getpid()) == began
+        assert children_of(os.getpid()) == children_before
         assert bystander.is_alive()
     finally:
         bystander.kill()
@@ -190,17 +191,17 @@ def test_an_error_ends_the_processes_of_the_job_and_no_others(tmp_path, archive,
 
 
 @pytest.mark.parametrize("processes", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, ruler, processes) -> None:
+def test_full_disk_raises_error_and_leaves_finished_parts(tmp_path, make_job, ruler, processes) -> None:
     archive, out, pad = tmp_path / "in.jsonl", tmp_path / "out", "x" * 100_000
     rows = [{"text": "去上海", "pad": pad if key == 65 else ""} for key in range(80)]
     archive.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     job = make_job([archive], out, part_size=10, processes=processes, model=ruler)
 
-    def on_a_small_disk():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # which the processes inherit
-        refused_as(r"part-00006\.jsonl: cannot be written: File too large", job)()
+    def run_on_small_disk():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))  # Worker processes inherit the limit.
+        expect_error(r"part-00006\.jsonl: cannot be written: File too large", job)()
 
-    process = forked(on_a_small_disk)
+    process = start_fork(run_on_small_disk)
     process.join()
     assert process.exitcode == 29
     before = set(parts(out))
@@ -210,12 +211,10 @@ def test_a_full_disk_is_one_error_and_what_is_written_stays(tmp_path, make_job, 
     annotate_locally(replace(job, processes=1), lambda part, _, is_old: numbers.extend([part.number] * is_old))
     assert {*numbers} <= {int(name[5:10]) for name in before}
     assert [row["pad"] for row in read_output(out)] == [row["pad"] for row in rows]
-    assert left_over(out) == []
+    assert temporary_files(out) == []
 
 
-def test_processes_keep_the_user_s_number_of_threads_and_leave_the_environment_alone(
-    tmp_path, archive, make_job, monkeypatch
-) -> None:
+def test_worker_processes_keep_user_thread_count(tmp_path, archive, make_job, monkeypatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     before = dict(os.environ)
     with local._processes(make_job([archive], tmp_path / "out", processes=3)):
@@ -223,19 +222,19 @@ def test_processes_keep_the_user_s_number_of_threads_and_leave_the_environment_a
     assert dict(os.environ) == before
 
 
-def test_two_parts_are_read_ahead_for_each_thread_on_a_gpu(tmp_path, archive, run, make_job, monkeypatch) -> None:
-    run([archive], tmp_path / "whole", part_size=10)
+def test_gpu_job_prefetches_two_parts_per_thread(tmp_path, archive, run, make_job, monkeypatch) -> None:
+    run([archive], tmp_path / "uninterrupted", part_size=10)
     job, read, ahead = make_job([archive], tmp_path / "out", part_size=10), [], []
     job.annotator.gpu_id = 0
     monkeypatch.setattr(local, "use_gpu", lambda gpu_id: None)
     monkeypatch.setattr(output, "read_parts", lambda *args: (read.append(part) or part for part in read_parts(*args)))
     annotate_locally(job, lambda *_: ahead.append(len(read) - len(ahead)))
     assert max(ahead) == 4
-    assert parts(tmp_path / "out") == parts(tmp_path / "whole")
+    assert parts(tmp_path / "out") == parts(tmp_path / "uninterrupted")
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_each_file_is_opened_once(tmp_path, archive, run, monkeypatch, format) -> None:
+def test_input_files_are_opened_once(tmp_path, archive, run, monkeypatch, format) -> None:
     opened: list[str] = []
 
     def counted(path, mode):
@@ -249,7 +248,7 @@ def test_each_file_is_opened_once(tmp_path, archive, run, monkeypatch, format) -
     assert opened == [str(archive), str(second)]
 
 
-def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make_job) -> None:
+def test_changed_inputs_or_settings_raise_error_on_resume(tmp_path, archive, run, make_job) -> None:
     run([archive], tmp_path / "out", part_size=100)
     before = parts(tmp_path / "out")
     with pytest.raises(RemedyError, match="or settings: probability: was false, is true; part_size: was 100, is 50"):
@@ -257,7 +256,7 @@ def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make
     more_texts = write_jsonl(tmp_path / "other.jsonl", TEXTS)
     with pytest.raises(RemedyError, match=r"inputs: .*other\.jsonl changed"):
         run([archive, more_texts], tmp_path / "out", part_size=100)
-    archive.write_text(archive.read_text().replace("100次", "999次"))  # of the same size
+    archive.write_text(archive.read_text().replace("100次", "999次"))  # The size of the file does not change.
     with pytest.raises(RemedyError, match=r"inputs: .*in\.jsonl changed"):
         run([archive], tmp_path / "out", part_size=100)
     assert parts(tmp_path / "out") == before
@@ -269,7 +268,7 @@ def test_what_the_output_was_made_of_may_not_change(tmp_path, archive, run, make
         run([archive], archive)
 
 
-def test_the_code_that_a_pipeline_needs_may_not_change(tmp_path, archive, make_job) -> None:
+def test_changed_code_raises_error_on_resume(tmp_path, archive, make_job) -> None:
     job = make_job([archive], tmp_path / "out")
     job.annotator.code = tmp_path / "own.py"
     for content, error in (("a = 1", contextlib.nullcontext()), ("a = 2", pytest.raises(RemedyError, match="code: "))):
@@ -278,7 +277,7 @@ def test_the_code_that_a_pipeline_needs_may_not_change(tmp_path, archive, make_j
             annotate_locally(job, lambda *_: None)
 
 
-def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) -> None:
+def test_invalid_columns_raise_error_before_annotation(tmp_path, archive, run) -> None:
     with pytest.raises(RemedyError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
         run([archive], tmp_path / "out", text="body")
     archive.write_text('{"text": "x", "text_xentities": 1}\n')
@@ -286,7 +285,7 @@ def test_records_without_the_column_are_refused_at_once(tmp_path, archive, run) 
         run([archive], tmp_path / "other", prefix="text_x")
 
 
-def test_damaged_rows_do_not_hide_that_there_is_no_such_column(tmp_path, run) -> None:
+def test_missing_column_raises_error_despite_damaged_rows(tmp_path, run) -> None:
     table = tmp_path / "in.csv"
     table.write_text("id,body\n1,王小明\n2,in,three\n", encoding="utf8")
     with pytest.raises(RemedyError, match=r"no column 'text'\. Their columns are: id, body\."):
@@ -297,7 +296,7 @@ def test_damaged_rows_do_not_hide_that_there_is_no_such_column(tmp_path, run) ->
     assert "the row has 3 fields, and the header 2" in row["error"]
 
 
-def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None:
+def test_parts_missing_from_manifest_or_disk_are_rewritten(tmp_path, archive, run) -> None:
     out = tmp_path / "out"
     run([archive], out, part_size=100)
     before = parts(out)
@@ -311,7 +310,7 @@ def test_a_part_that_is_not_listed_is_made_again(tmp_path, archive, run) -> None
     assert parts(out) == before
 
 
-def test_an_output_inside_its_input_is_resumed(tmp_path, archive, ruler) -> None:
+def test_output_directory_inside_input_is_resumed(tmp_path, archive, ruler) -> None:
     out = tmp_path / "annotated" / "out"
     words = ["annotate", ruler, tmp_path, "-o", out, "-f", "jsonl", "--part-size", 100, "--processes", 1]
     for _ in range(2):

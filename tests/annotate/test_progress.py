@@ -1,4 +1,4 @@
-"""How far a call has come: a line each minute, or a bar on a terminal."""
+"""Test the progress messages of an annotation job: a line per minute, or a progress bar on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_a_line_each_minute_has_the_counts_of_all_parts(clock) -> None:
+def test_progress_line_per_minute_has_total_counts(clock) -> None:
     lines: list[str] = []
     with Progress(1000, lines.append) as progress:
         for clock.seconds, before in ((10, True), (60, False), (61, False), (121, False), (122, False)):
@@ -30,7 +30,7 @@ def test_a_line_each_minute_has_the_counts_of_all_parts(clock) -> None:
     assert lines == ["6,000 texts, 9 entities, 3 errors", "10,000 texts, 15 entities, 5 errors"]
 
 
-def test_a_bar_goes_by_bytes_and_never_back_and_earlier_parts_do_not_count_for_its_rate(monkeypatch) -> None:
+def test_progress_bar_is_monotonic_and_rate_ignores_resumed_parts(monkeypatch) -> None:
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     bars = []

@@ -1,4 +1,4 @@
-"""Records from every format, compressed or not, and what is broken in them."""
+"""Test reading records from all input formats, compressed or not, and the handling of invalid records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.errors import InputError, RemedyError
 from spacy_tener.inputs import DamagedText
 
 TEXTS = ["王小明去了上海", "", "今天天气很好", " ", "吴重阳在中国银行工作。"]
-PACKED = {
+COMPRESSORS = {
     "": bytes,
     ".gz": gzip.compress,
     ".bz2": bz2.compress,
@@ -30,7 +30,7 @@ PACKED = {
 
 
 def read(*inputs, text="text", **options):
-    """All rows, and those of tables as dicts."""
+    """Return all rows. Rows of tables are converted to dicts."""
     found = read_parts(find_sources([str(path) for path in inputs])[0], ReadOptions(**options), text)
     return [row for part in found for row in [*part.rows, *(row for table in part.tables for row in table.to_pylist())]]
 
@@ -64,19 +64,20 @@ FORMATS = {
 
 
 @pytest.mark.parametrize(
-    ("ending", "packing"),
-    [(ending, packing) for ending in FORMATS for packing in PACKED if ending != ".parquet"] + [(".parquet", "")],
+    ("extension", "compression"),
+    [(extension, compression) for extension in FORMATS for compression in COMPRESSORS if extension != ".parquet"]
+    + [(".parquet", "")],
 )
-def test_every_format_is_read_with_its_keys(tmp_path, ending, packing) -> None:
-    path = tmp_path / f"texts{ending}{packing}"
-    path.write_bytes(PACKED[packing](FORMATS[ending]()))
+def test_all_formats_and_compressions_are_readable(tmp_path, extension, compression) -> None:
+    path = tmp_path / f"texts{extension}{compression}"
+    path.write_bytes(COMPRESSORS[compression](FORMATS[extension]()))
     rows = read(path)
     assert [row["text"] for row in rows] == TEXTS
     assert [int(row["key"]) for row in rows] == list(range(len(TEXTS)))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "gb18030", "utf-16"])
-def test_text_is_a_line_or_a_file_each(tmp_path, encoding) -> None:
+def test_text_file_has_record_per_line_or_per_file(tmp_path, encoding) -> None:
     path = tmp_path / "texts.txt"
     path.write_bytes("\r\n".join(TEXTS).encode(encoding))
     rows = read(path, encoding=encoding)
@@ -87,7 +88,7 @@ def test_text_is_a_line_or_a_file_each(tmp_path, encoding) -> None:
     ]
 
 
-def test_broken_lines_are_records_with_errors(tmp_path) -> None:
+def test_invalid_json_lines_become_records_with_errors(tmp_path) -> None:
     path = tmp_path / "a.jsonl"
     lines = [b'{"text": "good"}', b'{"text": "half', b"[1]", b"", b'{"text": "\xff"}', b'{"other": 1}', b"[" * 200_000]
     path.write_bytes(b"\n".join([*lines, b'{"text": "\\ud800"}']))
@@ -104,7 +105,7 @@ def test_broken_lines_are_records_with_errors(tmp_path) -> None:
     assert rows[6] == {"text": "\ud800"}
 
 
-def test_a_line_without_end_is_cut_off_and_the_next_is_read(tmp_path, monkeypatch) -> None:
+def test_overlong_line_is_truncated_with_error(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr("spacy_tener.inputs.MAX_LINE_LENGTH", 2000)
     path = tmp_path / "a.txt"
     path.write_text(f"one\n{'x' * 7000}\nthree\n{'y' * 1999}\nfive")
@@ -113,7 +114,7 @@ def test_a_line_without_end_is_cut_off_and_the_next_is_read(tmp_path, monkeypatc
     assert [bool(reason) for reason in errors(rows)] == [False, True, False, False, False]
 
 
-def test_broken_rows_of_csv_are_records_with_errors(tmp_path) -> None:
+def test_invalid_csv_rows_become_records_with_errors(tmp_path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b'key,text\n1,"a ""b"",\nc"\n2\n3,d,e\n4,\xff\n\n5,f\n')
     rows = read(path)
@@ -123,11 +124,11 @@ def test_broken_rows_of_csv_are_records_with_errors(tmp_path) -> None:
     assert f"{path}:5: the row has 3 fields, and the header 2" in errors(rows)[2]
 
 
-@pytest.mark.parametrize("ending", [".jsonl.gz", ".jsonl.zst", ".parquet", ".spacy"])
-def test_a_damaged_file_is_one_error_and_the_next_file_is_read(tmp_path, ending) -> None:
-    kind, packing = f".{ending.split('.')[1]}", ending.removeprefix(f".{ending.split('.')[1]}")
-    content = PACKED[packing](FORMATS[kind]())[:-12]
-    (tmp_path / f"a{ending}").write_bytes(content)
+@pytest.mark.parametrize("extension", [".jsonl.gz", ".jsonl.zst", ".parquet", ".spacy"])
+def test_damaged_file_yields_error_and_next_file_is_read(tmp_path, extension) -> None:
+    kind, compression = f".{extension.split('.')[1]}", extension.removeprefix(f".{extension.split('.')[1]}")
+    content = COMPRESSORS[compression](FORMATS[kind]())[:-12]
+    (tmp_path / f"a{extension}").write_bytes(content)
     (tmp_path / "b.txt").write_text("京")
     rows = read(tmp_path)
     assert "the file is damaged from here on" in errors(rows)[-2]
@@ -137,7 +138,7 @@ def test_a_damaged_file_is_one_error_and_the_next_file_is_read(tmp_path, ending)
     assert (damaged.position, last.position) == (len(content), len(content) + len("京".encode()))
 
 
-def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:
+def test_missing_or_unsupported_input_raises_error(tmp_path) -> None:
     with pytest.raises(InputError, match=r"missing\.txt: cannot be read: No such file"):
         read(tmp_path / "missing.txt")
     (tmp_path / "a.pdf").write_text("x")
@@ -150,7 +151,7 @@ def test_what_is_not_there_or_not_readable_is_said(tmp_path) -> None:
         read(tmp_path / "a.txt")
 
 
-def test_directories_give_their_files_in_order(tmp_path) -> None:
+def test_directory_yields_supported_files_in_order(tmp_path) -> None:
     for name in ("b/2.txt", "a/1.csv", "c.jsonl", "d.pdf", "e.json", ".hidden.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(FORMATS[".csv"]() if name.endswith("csv") else b'{"text": "x"}')
@@ -160,7 +161,7 @@ def test_directories_give_their_files_in_order(tmp_path) -> None:
     assert [row["text"] for row in read(tmp_path)] == [*TEXTS, '{"text": "x"}', "x"]
 
 
-def test_parts_are_bounded_and_in_order(tmp_path, monkeypatch) -> None:
+def test_parts_have_bounded_size_and_stay_in_order(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(records, "PART_CHARACTERS", 2000)
     table = pa.table({"key": range(1000), "text": ["x" * (n % 7) for n in range(1000)]})
     pq.write_table(table, tmp_path / "a.parquet", row_group_size=300)
@@ -178,7 +179,7 @@ def test_parts_are_bounded_and_in_order(tmp_path, monkeypatch) -> None:
     assert found[-1].position == sum(source.size for source in sources)
 
 
-def test_one_text_of_a_table_that_is_huge_is_a_part_of_its_own_size(tmp_path) -> None:
+def test_parquet_parts_are_limited_by_text_length(tmp_path) -> None:
     texts = ["x" * 900_000] * 5 + ["y"] * 10
     pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
     found = read_parts(find_sources([str(tmp_path)])[0], ReadOptions(), "text")
@@ -186,18 +187,18 @@ def test_one_text_of_a_table_that_is_huge_is_a_part_of_its_own_size(tmp_path) ->
     assert [sum(size) for size in sizes] == [2, 2, 11]
 
 
-def test_a_pipe_is_refused(tmp_path) -> None:
+def test_named_pipe_raises_error(tmp_path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(InputError, match=r"pipe: is a pipe or a device, which can be read only once"):
         read(tmp_path / "pipe")
 
 
-def test_columns_of_one_name_are_all_kept(tmp_path) -> None:
+def test_duplicate_csv_column_names_get_suffixes(tmp_path) -> None:
     (tmp_path / "a.csv").write_text("text,tag,tag,tag.1,tag\nx,1,2,3,4\n")
     assert read(tmp_path / "a.csv") == [{"text": "x", "tag": "1", "tag.2": "2", "tag.1": "3", "tag.3": "4"}]
 
 
-def test_a_quote_that_is_never_closed_is_an_error_with_the_line_that_opens_it(tmp_path) -> None:
+def test_unclosed_csv_quote_error_names_the_opening_line(tmp_path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('key,text\n1,"two\nlines"\n2,"opens\n' + "3,x\n" * 1000)
     first, second = read(path)
@@ -207,14 +208,14 @@ def test_a_quote_that_is_never_closed_is_an_error_with_the_line_that_opens_it(tm
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32-le", "gb18030", "utf-8"])
 @pytest.mark.parametrize("options", [{}, {"whole_files": True}])
-def test_a_character_that_is_cut_in_two_is_an_error(tmp_path, encoding, options) -> None:
+def test_truncated_multibyte_character_is_an_error(tmp_path, encoding, options) -> None:
     (tmp_path / "a.txt").write_bytes("上海\n京".encode(encoding)[:-1])
     *before, last = errors(read(tmp_path / "a.txt", encoding=encoding, **options))
     assert before == [None] * (not options)
     assert f"is not {encoding.upper()}" in last
 
 
-def test_the_text_of_a_doc_is_its_own_whatever_user_data_holds(tmp_path) -> None:
+def test_user_data_does_not_override_doc_text(tmp_path) -> None:
     doc = Doc(spacy.blank("zh").vocab, ["上海"], spaces=[False])
     doc.user_data |= {"text": "other", "key": "k", ("._.", "x", None, None): 1}
     DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "a.spacy")

@@ -1,4 +1,4 @@
-"""Every format to every format: each value of each column comes out as it was, or is in `rest`."""
+"""Test with random data that annotation in all pairs of formats keeps every value, in its column or in `rest`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from spacy_tener.annotate.records import ReadOptions, find_sources
 Row = dict[str, Any]
 ADDED = {"entities", "error", "rest"}
 TEXT = st.text(st.sampled_from("去上海 a\"'\\,;\t\n\r\u2028😂\ud800\udfff\ufeff1"), max_size=6)
-TEXT = TEXT.map(lambda text: text.replace("\ud800\udfff", ""))  # which JSON reads as one character
-WHOLE_TEXT = TEXT.map(encodable)
+TEXT = TEXT.map(lambda text: text.replace("\ud800\udfff", ""))  # JSON parsers combine the pair to one character.
+UTF8_TEXT = TEXT.map(encodable)
 INTEGERS = st.one_of(st.integers(-3, 3), st.integers(-(2**70), 2**70), st.sampled_from([2**53 + 1, 2**63, -(2**63)]))
 FLOATS = st.one_of(st.sampled_from([0.5, 1.0, -0.0, math.nan, math.inf]), st.floats(width=64))
 SCALARS: list[st.SearchStrategy[Any]] = [INTEGERS, FLOATS, st.booleans(), TEXT, st.none()]
@@ -39,7 +39,7 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=4,
 )
 NUMBERS = st.one_of(st.integers(-3, 3), FLOATS)
-KINDS = [
+VALUE_STRATEGIES = [
     *SCALARS,
     NUMBERS,
     st.lists(INTEGERS, max_size=2),
@@ -51,13 +51,14 @@ KINDS = [
 
 @st.composite
 def rows_of_json(draw: st.DrawFn) -> list[Row]:
-    """Rows of several columns, whose kinds change behind the first part, which decides on their types."""
+    """Draw rows whose value types change after the first part, which determines the types of the columns."""
     names = ["a", "b", "c", "d", draw(TEXT.filter(lambda name: name not in {*ADDED, *"abcd", "text"}))]
-    kinds = [[draw(st.sampled_from(KINDS)) for _ in names] for _ in range(2)]
+    strategies = [[draw(st.sampled_from(VALUE_STRATEGIES)) for _ in names] for _ in range(2)]
     rows = []
-    for kind in [*kinds[:1] * draw(st.integers(0, 2)), *kinds[1:] * draw(st.integers(1, 3))]:
+    for row_strategies in [*strategies[:1] * draw(st.integers(0, 2)), *strategies[1:] * draw(st.integers(1, 3))]:
         values = {
-            name: draw(st.one_of(of_kind, of_kind, st.just(...))) for name, of_kind in zip(names, kind, strict=True)
+            name: draw(st.one_of(strategy, strategy, st.just(...)))
+            for name, strategy in zip(names, row_strategies, strict=True)
         }
         rows.append({"text": draw(TEXT), **{name: value for name, value in values.items() if value is not ...}})
     return rows
@@ -77,11 +78,11 @@ def docs(rows: Sequence[Row]) -> bytes:
 
 
 def loads(text: str | bytes) -> Any:
-    return json.loads(text, parse_constant=pytest.fail)  # which other programs would refuse
+    return json.loads(text, parse_constant=pytest.fail)  # NaN is not valid JSON.
 
 
 def read(content: bytes, format: str) -> tuple[list[Row], dict[str, Any]]:
-    """The rows of a part, and the metadata of its columns."""
+    """Return the rows of an output part, and the metadata of its columns."""
     if format == "jsonl":
         return [loads(line) for line in content.splitlines()], {}
     table = pq.read_table(io.BytesIO(content))
@@ -89,19 +90,19 @@ def read(content: bytes, format: str) -> tuple[list[Row], dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def ruled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, spacy.Language]:
+def rules(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, spacy.Language]:
     nlp = small_corpora.rule_pipeline(GPE="上海")
-    nlp.to_disk(path := tmp_path_factory.mktemp("ruled") / "model")
+    nlp.to_disk(path := tmp_path_factory.mktemp("rules") / "model")
     return path, nlp
 
 
 @pytest.fixture
-def annotated(ruled: tuple[Path, spacy.Language], tmp_path: Path) -> Callable[[bytes, str, str], list[Row]]:
-    """Annotate a file, and return its rows, with what is JSON read again and `rest` in its place."""
+def annotated(rules: tuple[Path, spacy.Language], tmp_path: Path) -> Callable[[bytes, str, str], list[Row]]:
+    """Return a function that annotates a file and returns its rows, with JSON columns and `rest` decoded."""
     (tmp_path / "in").mkdir()
 
     def run(content: bytes, ending: str, format: str) -> list[Row]:
-        path, nlp = ruled
+        path, nlp = rules
         (tmp_path / "in" / f"a.{ending}").write_bytes(content)
         annotator = Annotator(path, AnnotateSettings())
         annotator.use(nlp)
@@ -123,7 +124,7 @@ def annotated(ruled: tuple[Path, spacy.Language], tmp_path: Path) -> Callable[[b
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, but for tuples and lists, whole numbers as floats, and NaN."""
+    """Return whether values are equal. Tuples equal lists, integers equal floats, and NaN equals NaN."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -133,21 +134,21 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))
 
 
-def finite(value: Any) -> Any:
-    """NaN and infinities as null, as JSON has them."""
+def replace_nonfinite(value: Any) -> Any:
+    """Replace NaN and infinities with None, as in JSON."""
     if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
+        return [replace_nonfinite(item) for item in value]
     if isinstance(value, dict):
-        return {name: finite(item) for name, item in value.items()}
+        return {name: replace_nonfinite(item) for name, item in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def packed(value: Any) -> Any:
-    """What msgpack has no form for as it is printed."""
+def large_integers_to_strings(value: Any) -> Any:
+    """Convert integers that msgpack cannot represent to strings."""
     if isinstance(value, (list, tuple)):
-        return [packed(item) for item in value]
+        return [large_integers_to_strings(item) for item in value]
     if isinstance(value, dict):
-        return {name: packed(item) for name, item in value.items()}
+        return {name: large_integers_to_strings(item) for name, item in value.items()}
     return str(value) if isinstance(value, int) and not -(2**63) <= value < 2**64 else value
 
 
@@ -162,35 +163,35 @@ FUZZ = settings(
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=rows_of_json())
-def test_rows_of_json_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
+def test_json_rows_round_trip_without_loss(annotated: Any, format: str, rows: list[Row]) -> None:
     check(annotated(jsonl(rows), "jsonl", format), rows, format)
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=rows_of_json())
-def test_docs_lose_nothing(annotated: Any, format: str, rows: list[Row]) -> None:
-    rows = [packed(encodable(row)) for row in rows]
+def test_docs_round_trip_without_loss(annotated: Any, format: str, rows: list[Row]) -> None:
+    rows = [large_integers_to_strings(encodable(row)) for row in rows]
     check(annotated(docs(rows), "spacy", format), rows, format)
 
 
 TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
-    pa.string(): WHOLE_TEXT,
+    pa.string(): UTF8_TEXT,
     pa.int64(): st.integers(-(2**63), 2**63 - 1),
     pa.uint64(): st.integers(0, 2**64 - 1),
     pa.int8(): st.integers(-128, 127),
     pa.float64(): FLOATS,
     pa.bool_(): st.booleans(),
-    pa.list_(pa.string()): st.lists(WHOLE_TEXT, max_size=2),
+    pa.list_(pa.string()): st.lists(UTF8_TEXT, max_size=2),
     pa.struct([("a", pa.int64())]): st.fixed_dictionaries({"a": st.integers(0, 9)}),
 }
-TABLE_ROWS = st.lists(st.tuples(WHOLE_TEXT, *(st.none() | value for value in TYPES.values())), min_size=1, max_size=7)
+TABLE_ROWS = st.lists(st.tuples(UTF8_TEXT, *(st.none() | value for value in TYPES.values())), min_size=1, max_size=7)
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
 @FUZZ
 @given(rows=TABLE_ROWS)
-def test_tables_lose_nothing(annotated: Any, format: str, rows: list[tuple[Any, ...]]) -> None:
+def test_tables_round_trip_without_loss(annotated: Any, format: str, rows: list[tuple[Any, ...]]) -> None:
     columns = {"text": pa.array([row[0] for row in rows], pa.string())}
     columns |= {str(type): pa.array([row[n] for row in rows], type) for n, type in enumerate(TYPES, 1)}
     pq.write_table(pa.table(columns), file := io.BytesIO())
@@ -204,12 +205,12 @@ def check(found: list[Row], rows: list[Row], format: str) -> None:
         unknown = {name: value for name, value in written.items() if name not in {*expected, "entities", "error"}}
         assert not any(value is not None for value in unknown.values()), unknown
         for name, value in expected.items():
-            forms = {"jsonl": [finite(value)], "parquet": [value, finite(value)]}[format]
+            forms = {"jsonl": [replace_nonfinite(value)], "parquet": [value, replace_nonfinite(value)]}[format]
             assert any(same(written.get(name), form) for form in forms), (name, value, written)
         readable = row["text"] == encodable(row["text"])
         assert (written["error"] is None) == readable
         assert [(entity["start"], entity["end"]) for entity in written["entities"]] == [
-            (place, place + 2)
-            for place in range(len(row["text"]))
-            if readable and row["text"][place : place + 2] == "上海"
+            (start, start + 2)
+            for start in range(len(row["text"]))
+            if readable and row["text"][start : start + 2] == "上海"
         ]

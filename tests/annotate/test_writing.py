@@ -1,4 +1,4 @@
-"""The written records equal the records that were read, with entities added."""
+"""Test that output files contain the input records with entities added."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def archive(tmp_path):
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_every_format_holds_all_columns_and_the_entities(tmp_path, archive, run, format) -> None:
+def test_output_has_input_columns_and_entities(tmp_path, archive, run, format) -> None:
     total = run([archive], tmp_path / "out", format, probability=True)
     assert (total.texts, total.errors) == (5, 3)
     rows = read_output(tmp_path / "out")
@@ -61,7 +61,7 @@ def fail_at_hua(doc):
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_a_text_at_which_a_component_fails_is_an_error_of_its_record(tmp_path, make_job, saved, format) -> None:
+def test_component_failure_is_written_to_error_column(tmp_path, make_job, saved, format) -> None:
     (tmp_path / "in.jsonl").write_text(dump_jsonl({"text": text, "id": i} for i, text in enumerate(TEXTS)))
     job = make_job([tmp_path / "in.jsonl"], tmp_path / "out", format, part_size=3)
     nlp = spacy.load(saved["tener"])
@@ -75,14 +75,14 @@ def test_a_text_at_which_a_component_fails_is_an_error_of_its_record(tmp_path, m
     assert all(bool(row["entities"]) != bool(row["error"]) for row in rows)
 
 
-def test_a_text_longer_than_spacy_lets_through_is_annotated(tmp_path, run, nlp, monkeypatch) -> None:
+def test_text_longer_than_max_length_is_annotated(tmp_path, run, nlp, monkeypatch) -> None:
     (tmp_path / "in.txt").write_text("王小明去了上海")
     monkeypatch.setattr(nlp, "max_length", 3)
     total = run([tmp_path / "in.txt"], tmp_path / "out")
     assert (total.errors, total.entities) == (0, 2)
 
 
-def test_jsonl_is_what_was_read_with_columns_behind(tmp_path, archive, run) -> None:
+def test_jsonl_output_appends_columns_to_input_records(tmp_path, archive, run) -> None:
     run([archive], tmp_path / "out")
     rows = read_output(tmp_path / "out")
     assert [{name: row[name] for name in row if name not in ("entities", "error")} for row in rows] == ROWS
@@ -90,7 +90,7 @@ def test_jsonl_is_what_was_read_with_columns_behind(tmp_path, archive, run) -> N
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_an_output_is_an_input(tmp_path, archive, run, format) -> None:
+def test_output_can_be_annotated_again(tmp_path, archive, run, format) -> None:
     run([archive], tmp_path / "out", format, prefix="a_")
     again = run([tmp_path / "out"], tmp_path / "again", prefix="b_")
     assert again.texts == 5
@@ -116,7 +116,7 @@ print(rows_of_table(pq.read_table(sys.argv[1])))
 """
 
 
-def test_nanoseconds_are_read_alike_with_and_without_pandas(tmp_path) -> None:
+def test_nanosecond_timestamps_do_not_depend_on_pandas(tmp_path) -> None:
     times = pa.array([1, None, 10**18], pa.timestamp("ns"))
     nested = pa.array([[{"at": 1}], None, []], pa.list_(pa.struct([("at", pa.timestamp("ns"))])))
     columns = {"at": times, "coded": times.dictionary_encode(), "nested": nested}
@@ -130,7 +130,7 @@ def test_nanoseconds_are_read_alike_with_and_without_pandas(tmp_path) -> None:
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == str(rows)
 
 
-def test_parquet_keeps_types(tmp_path, run) -> None:
+def test_parquet_output_keeps_column_types(tmp_path, run) -> None:
     table = pa.table(
         {
             "when": pa.array([datetime(2026, 1, 1)] * 3, pa.timestamp("ns")),
@@ -159,7 +159,7 @@ def test_parquet_keeps_types(tmp_path, run) -> None:
     }
 
 
-def test_parts_of_rows_have_one_schema_and_nothing_is_lost(tmp_path, run) -> None:
+def test_parquet_parts_share_schema_with_other_values_in_rest(tmp_path, run) -> None:
     lines = [
         {"text": "京", "n": 1},
         {"text": "京", "n": 2, "s": "x"},
@@ -167,7 +167,7 @@ def test_parts_of_rows_have_one_schema_and_nothing_is_lost(tmp_path, run) -> Non
         {"text": "京", "new": [None]},
     ]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    pq.write_table(pa.table({"text": ["京"]}), tmp_path / "table.parquet")  # has a schema of its own
+    pq.write_table(pa.table({"text": ["京"]}), tmp_path / "table.parquet")  # This table has its own schema.
     run([tmp_path / "table.parquet", tmp_path / "in.jsonl"], tmp_path / "out", "parquet", part_size=2)
     _, first, second = (pq.read_table(path) for path in sorted((tmp_path / "out").glob("part*")))
     assert first.schema.equals(second.schema)
@@ -179,7 +179,7 @@ def test_parts_of_rows_have_one_schema_and_nothing_is_lost(tmp_path, run) -> Non
     ]
 
 
-def test_columns_without_one_type_become_json() -> None:
+def test_columns_with_mixed_types_become_json() -> None:
     rows = [
         {"text": "x", "mixed": 1, "d": {"a": "\ud800"}, "l": [[1], [{}]], "big": 2**70, "none": None},
         {"mixed": "1"},
@@ -215,7 +215,7 @@ def test_columns_without_one_type_become_json() -> None:
         ([None], ["x", 1], ["x", None]),
     ],
 )
-def test_a_value_is_written_as_it_was_or_to_the_rest(first, later, written) -> None:
+def test_value_of_other_type_is_written_to_rest_column(first, later, written) -> None:
     schema = schema_of_rows([{"text": "x", "n": value} for value in first], AnnotateSettings())
     rows = [{"text": "x", "n": value, "entities": [], "error": None} for value in later]
     table = table_of_rows(rows, schema, AnnotateSettings()).to_pylist()
@@ -227,7 +227,7 @@ def test_a_value_is_written_as_it_was_or_to_the_rest(first, later, written) -> N
             assert row["rest"] is None
 
 
-def test_a_column_named_rest_needs_a_prefix(tmp_path, run) -> None:
+def test_input_column_named_rest_requires_prefix(tmp_path, run) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "x", "rest": 1}\n')
     with pytest.raises(RemedyError, match=r"already have columns named rest.*--prefix"):
         run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet")
@@ -237,7 +237,7 @@ def test_a_column_named_rest_needs_a_prefix(tmp_path, run) -> None:
     run([tmp_path / "in.jsonl"], tmp_path / "lines")
 
 
-def test_names_of_columns_that_no_utf8_holds_are_spelled_out(tmp_path, run) -> None:
+def test_surrogates_in_parquet_column_names_are_escaped(tmp_path, run) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "x", "a\\ud800": 1, "b": {"\\udfff": 2}}\n')
     run([tmp_path / "in.jsonl"], tmp_path / "parquet", "parquet")
     assert read_output(tmp_path / "parquet")[0]["a\\ud800"] == 1
@@ -245,7 +245,7 @@ def test_names_of_columns_that_no_utf8_holds_are_spelled_out(tmp_path, run) -> N
     assert "a\ud800" in read_output(tmp_path / "jsonl")[0]
 
 
-def test_no_strings_stay_behind(tmp_path, run, nlp) -> None:
+def test_string_store_does_not_grow(tmp_path, run, nlp) -> None:
     (tmp_path / "in.txt").write_text("".join(f"新词{chr(0x4E00 + n)}{n}\n" for n in range(300)), encoding="utf8")
     before = len(nlp.vocab.strings)
     run([tmp_path / "in.txt"], tmp_path / "out")
@@ -253,7 +253,7 @@ def test_no_strings_stay_behind(tmp_path, run, nlp) -> None:
 
 
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_whatever_user_data_holds_is_written(tmp_path, run, nlp, format) -> None:
+def test_arbitrary_user_data_is_written(tmp_path, run, nlp, format) -> None:
     doc = Doc(nlp.vocab, ["上海"], spaces=[False])
     doc.user_data |= {"scores": np.array([0.5, 1.5]), "n": np.float64(2.5), "pairs": {("a", 1): 2}, "京": {"京": 1}}
     DocBin(docs=[doc], store_user_data=True).to_disk(tmp_path / "in.spacy")
@@ -266,7 +266,7 @@ def test_whatever_user_data_holds_is_written(tmp_path, run, nlp, format) -> None
 
 @pytest.mark.parametrize("text", ["王小明去了上海", "今天天气很好"])
 @pytest.mark.parametrize("format", ["jsonl", "parquet"])
-def test_a_later_record_with_a_column_of_an_added_name_is_an_error_of_that_record(tmp_path, run, format, text) -> None:
+def test_name_conflict_in_later_record_is_error_of_that_record(tmp_path, run, format, text) -> None:
     first, later = {"text": text}, {"text": text, "entities": "mine"}
     (tmp_path / "in.jsonl").write_text(f"{json.dumps(first)}\n{json.dumps(later)}\n")
     assert run([tmp_path / "in.jsonl"], tmp_path / "out", format, part_size=1).errors == 1
@@ -279,7 +279,7 @@ def test_a_later_record_with_a_column_of_an_added_name_is_an_error_of_that_recor
     ("name", "options"),
     [("in.parquet", {}), ("in.jsonl", {"format": "parquet"})],
 )
-def test_without_pyarrow_only_parquet_is_refused(tmp_path, archive, make_job, monkeypatch, name, options) -> None:
+def test_missing_pyarrow_raises_error_only_for_parquet(tmp_path, archive, make_job, monkeypatch, name, options) -> None:
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "in.parquet")
     for module in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
@@ -288,14 +288,14 @@ def test_without_pyarrow_only_parquet_is_refused(tmp_path, archive, make_job, mo
         make_job([tmp_path / name], tmp_path / "out", **options)
 
 
-def test_tables_with_several_columns_of_one_name_are_refused(tmp_path, run) -> None:
+def test_table_with_duplicate_column_names_raises_error(tmp_path, run) -> None:
     table = pa.Table.from_arrays([pa.array(["x"]), pa.array([1]), pa.array([2])], names=["text", "a", "a"])
     pq.write_table(table, tmp_path / "in.parquet")
     with pytest.raises(RemedyError, match="several columns named a"):
         run([tmp_path / "in.parquet"], tmp_path / "out", "parquet")
 
 
-def test_columns_of_all_tables_are_checked_before_anything_is_written(tmp_path, run) -> None:
+def test_column_conflicts_are_detected_before_writing(tmp_path, run) -> None:
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"text": ["x"], "error": [1]}), tmp_path / "2.parquet")
     with pytest.raises(RemedyError, match="already have columns named error"):

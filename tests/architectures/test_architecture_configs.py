@@ -1,4 +1,4 @@
-"""The registered architectures in spaCy's config: defaults that work, and clear words for what does not fit."""
+"""Test registered architectures in spaCy configs: defaults, validation of arguments, and documentation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from confection import ConfigValidationError
 from spacy.util import registry
 from thinc.api import Model
 
-WRONG = {
+INVALID_VALUES = {
     "spacy_tener.CRFTagger.v1": [("nO", "many"), ("dropout", "half"), ("tok2vec", "spacy_tener.TENER.v1")],
     "spacy_tener.TENER.v1": [
         ("width", "wide"),
@@ -37,27 +37,27 @@ WRONG = {
     "spacy_tener.GatedRelationEncoder.v1": [("relation", "some"), ("width", None)],
     "spacy_tener.TransformerEncoder.v1": [("heads", "two"), ("scaled", "x"), ("layers", []), ("dropout", "x")],
 }
-NAMES = [*WRONG]
-"""All architectures of the package."""
+# All architectures of the package.
+NAMES = [*INVALID_VALUES]
 
 
 def resolve(name, /, **settings):
     return registry.resolve({"model": {"@architectures": name, **settings}})["model"]
 
 
-def test_these_are_all_architectures_of_the_package():
+def test_all_registered_architectures_are_listed():
     registered = {name for name in registry.architectures.get_all() if name.startswith("spacy_tener.")}
     assert registered == set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_name_alone_makes_a_model(name):
+def test_architecture_builds_model_with_default_settings(name):
     assert isinstance(resolve(name), Model)
     assert isinstance(registry.architectures.get(name)(), Model)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_setting_is_documented_where_help_shows_it(name):
+def test_docstring_documents_all_arguments(name):
     function = registry.architectures.get(name)
     assert name in function.__doc__
     assert [
@@ -65,15 +65,17 @@ def test_every_setting_is_documented_where_help_shows_it(name):
     ] == []
 
 
-@pytest.mark.parametrize(("name", "setting", "value"), [(name, *wrong) for name in NAMES for wrong in WRONG[name]])
-def test_a_value_of_the_wrong_type_is_refused_by_its_name(name, setting, value):
+@pytest.mark.parametrize(
+    ("name", "setting", "value"), [(name, *invalid) for name in NAMES for invalid in INVALID_VALUES[name]]
+)
+def test_wrong_argument_type_error_names_the_argument(name, setting, value):
     with pytest.raises(ConfigValidationError) as error:
         resolve(name, **{setting: value})
     assert setting in str(error.value)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_setting_that_does_not_exist_is_refused_by_its_name(name):
+def test_unknown_argument_error_names_the_argument(name):
     with pytest.raises(ConfigValidationError, match="wdith"):
         resolve(name, wdith=3)
 
@@ -88,11 +90,11 @@ def test_a_setting_that_does_not_exist_is_refused_by_its_name(name):
         ("spacy_tener.CRFTagger.v1", {"nO": 9}),
     ],
 )
-def test_whole_numbers_serve_as_rates_and_null_where_a_setting_is_optional(name, settings):
+def test_integer_rates_and_null_optional_arguments_are_accepted(name, settings):
     assert isinstance(resolve(name, **settings), Model)
 
 
-def test_a_wrong_type_deep_in_a_pipeline_s_config_is_refused():
+def test_wrong_type_in_nested_config_section_raises_error():
     embed = {"@architectures": "spacy_tener.CharEmbed.v1", "width": "wide"}
     tok2vec = {"@architectures": "spacy_tener.TENER.v1", "embed": embed}
     config = {"model": {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec}}
@@ -100,7 +102,7 @@ def test_a_wrong_type_deep_in_a_pipeline_s_config_is_refused():
         spacy.blank("zh").add_pipe("tener_ner", config=config)
 
 
-def test_filling_a_config_shows_every_default():
+def test_filled_config_contains_all_defaults():
     nlp = spacy.blank("zh")
     nlp.add_pipe("tener_ner", config={"model": {"@architectures": "spacy_tener.CRFTagger.v1"}})
     model = nlp.config["components"]["tener_ner"]["model"]
@@ -111,6 +113,6 @@ def test_filling_a_config_shows_every_default():
         "dropout": 0.4,
         "depth": 1,
     }
-    # Without one given, the component's default stands, with all of its own settings.
+    # The default tok2vec of the component is filled in with all of its arguments.
     assert model["tok2vec"]["@architectures"] == "spacy_tener.TENER.v1"
     assert {"width", "layers", "heads", "adapted", "embed"} <= set(model["tok2vec"])

@@ -1,3 +1,5 @@
+"""Test the encoder of FLAT-ATSSA against the equations of the paper."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +18,7 @@ from spacy_tener.embedders.lattice import Lattice
 
 CHARS, WORDS = 10, 6
 LENGTHS = [9, 2, 0, 30, 1]
-# Rows of the paper's Table 4, and what else can be chosen.
+# The ablations in Table 4 of the paper, and other options.
 VARIANTS: dict[str, dict[str, Any]] = {
     "the paper's": {},
     "- Selective SA": {"selection": "none"},
@@ -24,7 +26,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "- AF": {"alpha": 1.0},
     "two layers": {"layers": 2},
 }
-each_variant = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
+parametrize_variants = pytest.mark.parametrize("options", VARIANTS.values(), ids=VARIANTS.keys())
 
 
 def make(**options: Any) -> AtssaEncoder:
@@ -34,7 +36,7 @@ def make(**options: Any) -> AtssaEncoder:
 
 
 def batch(lengths: list[int]) -> tuple[Tensor, Tensor, Lattice]:
-    """Random characters under random words, two for three characters."""
+    """Return random embeddings and a lattice with two words per three characters."""
     lattice = random_lattice(lengths, density=0.67)
     torch.manual_seed(1)
     chars = torch.randn(lattice.n_characters, CHARS, dtype=torch.float64, requires_grad=True)
@@ -42,16 +44,16 @@ def batch(lengths: list[int]) -> tuple[Tensor, Tensor, Lattice]:
     return chars, rows, lattice
 
 
-def paper_layer(x: Tensor, layer: Any) -> Tensor:
-    """One context layer over one sentence at prediction, equation by equation."""
+def reference_context_layer(x: Tensor, layer: Any) -> Tensor:
+    """Compute a context layer for one sentence without dropout, equation by equation."""
     attention = layer.attention
     selects = isinstance(attention, SelectiveAttention)
     mixed = reference_selection(attention, x)[0] if selects else reference_attention(attention, x)
     return reference_layer(layer, x, mixed)
 
 
-@each_variant
-def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any]) -> None:
+@parametrize_variants
+def test_encoder_prediction_equals_paper_equations(options: dict[str, Any]) -> None:
     encoder = make(**options).eval()
     chars, words, lattice = batch(LENGTHS)
     fused = encoder.fusion(chars, words, CoverSegments(lattice))
@@ -60,18 +62,18 @@ def test_prediction_is_words_fused_then_the_papers_layers(options: dict[str, Any
         encoded = x
         if len(x):
             for layer in encoder.layers:
-                encoded = paper_layer(encoded, layer)
+                encoded = reference_context_layer(encoded, layer)
         rows.append(encoded)
     assert torch.allclose(encoder(chars, words, lattice), torch.cat(rows), atol=1e-10)
 
 
-def test_choices_reach_the_attention() -> None:
+def test_config_settings_are_passed_to_attention() -> None:
     attention = make(k=5, alpha=2.0, tau=0.5, penalty=0.25).layers[0].attention
     assert attention.selection == Selection(k=5, alpha=2.0, tau=0.5)
     assert attention.penalty.weight == 0.25
 
 
-def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:
+def test_penalty_gives_gradients_to_thresholds() -> None:
     inputs, gradients = batch([20]), []
     for penalty in (0.0, 1.0):
         encoder = make(penalty=penalty, alpha=1.0, k=0)
@@ -82,7 +84,7 @@ def test_the_penalty_teaches_thresholds_though_the_loss_says_nothing() -> None:
     assert gradients[1].any()
 
 
-def test_the_defaults_are_the_papers() -> None:
+def test_default_settings_equal_the_paper() -> None:
     config = AtssaConfig()
     assert (config.selection, config.k, config.alpha, config.tau, config.penalty) == ("adaptive", 3, 50.0, 1.0, 4e-6)
     encoder = AtssaEncoder(config, char_width=CHARS, word_width=WORDS)
@@ -93,7 +95,7 @@ def test_the_defaults_are_the_papers() -> None:
     assert encoder.fusion.width == 128
 
 
-def test_without_selection_the_attention_is_teners_with_projected_keys() -> None:
+def test_encoder_without_selection_uses_adapted_attention() -> None:
     attention = make(selection="none").layers[0].attention
     assert type(attention) is AdaptedAttention
     assert isinstance(attention.key, torch.nn.Linear)

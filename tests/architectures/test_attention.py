@@ -1,4 +1,4 @@
-"""Attention of sequences, whole or in parts: TENER's with its relative positions, and the vanilla one."""
+"""Test the attention of TENER and of a vanilla transformer, for batches of sequences and for chunks of queries."""
 
 from __future__ import annotations
 
@@ -39,15 +39,18 @@ def inputs(heads: Heads) -> list[Tensor]:
     return [x for x in (heads.q, heads.k, heads.v, heads.q_position) if x is not None]
 
 
-def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
-    """Attention sequence by sequence, head by head. Returns the mixed values, *[N, h d_k]*, and the maps."""
+def attend_separately(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
+    """Compute attention sequence by sequence and head by head.
+
+    RETURNS: The output with the shape (units, heads * head width), and the attention maps of the sequences.
+    """
     mixed, maps, start = [], [], 0
     for length in lengths:
         rows = slice(start, start + length)
         scores = torch.stack([heads.q[rows, h] @ heads.k[rows, h].T for h in range(heads.q.shape[1])])
         if heads.q_position is not None and heads.table is not None:
-            places = [heads.q_position[rows, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
-            scores = scores + torch.stack(places)
+            position_scores = [heads.q_position[rows, h] @ heads.table[:length].T for h in range(heads.q.shape[1])]
+            scores = scores + torch.stack(position_scores)
         maps.append(torch.softmax(scores, dim=-1))
         mixed.append(torch.cat([weights @ heads.v[rows, h] for h, weights in enumerate(maps[-1])], dim=-1))
         start += length
@@ -55,30 +58,35 @@ def plain(heads: Heads, lengths: list[int]) -> tuple[Tensor, list[Tensor]]:
 
 
 @pytest.fixture
-def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treat everything longer than 4 as long, 32 queries at a time."""
+def chunked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute the attention of sequences longer than 4 in chunks of 32 queries."""
     monkeypatch.setattr(attention, "MAX_UNCHUNKED_LENGTH", 4)
     monkeypatch.setattr(attention, "SCORES_PER_CHUNK", 1)
 
 
 @pytest.mark.parametrize("max_unchunked_length", [4, attention.MAX_UNCHUNKED_LENGTH])
 @pytest.mark.parametrize("q_position", [True, False])
-def test_attention_whole_or_in_parts_and_its_gradients_are_those_of_single_sequences(
+def test_batched_and_chunked_attention_equal_single_sequences(
     q_position: bool, max_unchunked_length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attention, "MAX_UNCHUNKED_LENGTH", max_unchunked_length)
     monkeypatch.setattr(attention, "SCORES_PER_CHUNK", 1)
     heads = random_heads(LENGTHS, q_position=q_position)
-    assert_same(attend(heads, Ragged.of(LENGTHS, heads=3), 0.0), plain(heads, LENGTHS)[0], inputs(heads), within=1e-11)
+    assert_same(
+        attend(heads, Ragged.of(LENGTHS, heads=3), 0.0),
+        attend_separately(heads, LENGTHS)[0],
+        inputs(heads),
+        within=1e-11,
+    )
 
 
-def test_checkpointing_finds_each_tensor_and_so_the_gpu_whose_random_numbers_it_restores() -> None:
+def test_checkpointing_finds_all_tensors_of_heads() -> None:
     heads = random_heads([4])
     assert [id(leaf) for leaf in tree_leaves(heads) if leaf is not None] == [*map(id, (*inputs(heads), heads.table))]
 
 
-@pytest.mark.usefixtures("in_parts")
-def test_the_backward_pass_of_parts_makes_the_same_dropout_again() -> None:
+@pytest.mark.usefixtures("chunked")
+def test_chunked_backward_pass_repeats_dropout_mask() -> None:
     ragged = Ragged.of([40], heads=1)
     heads = random_heads([40], n_heads=1)
 
@@ -86,12 +94,12 @@ def test_the_backward_pass_of_parts_makes_the_same_dropout_again() -> None:
         torch.manual_seed(3)
         return attend(Heads(*parts, heads.table), ragged, 0.4)[:, 0]
 
-    # Numerical gradients of one and the same dropout pattern.
+    # The numerical gradients use the same dropout mask.
     assert_slopes(seeded, *inputs(heads))
 
 
-@pytest.mark.usefixtures("in_parts")
-def test_the_backward_pass_of_parts_leaves_the_random_numbers_alone() -> None:
+@pytest.mark.usefixtures("chunked")
+def test_chunked_backward_pass_restores_rng_state() -> None:
     heads = random_heads([40], n_heads=1)
     mixed = attend(heads, Ragged.of([40], heads=1), 0.4)
     before = torch.get_rng_state()
@@ -99,28 +107,28 @@ def test_the_backward_pass_of_parts_leaves_the_random_numbers_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-@pytest.mark.usefixtures("in_parts")
-def test_a_long_text_does_not_import_torchs_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("chunked")
+def test_chunked_attention_does_not_import_torch_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch._dynamo", None)
     heads = random_heads([40])
     got = attend(heads, Ragged.of([40], heads=3), 0.0)
     got.sum().backward()
-    assert torch.allclose(got, plain(heads, [40])[0], atol=1e-12)
+    assert torch.allclose(got, attend_separately(heads, [40])[0], atol=1e-12)
 
 
-def test_dropout_acts_on_the_map_and_keeps_its_mean() -> None:
+def test_attention_dropout_keeps_mean_weight() -> None:
     lengths = [50] * 40
     heads = random_heads(lengths)
     ones = Heads(heads.q, heads.k, torch.ones_like(heads.v))
     mixed = attend(ones, Ragged.of(lengths, heads=3), 0.3)
     assert mixed.std() > 0.05
     assert mixed.mean().item() == pytest.approx(1.0, abs=0.03)
-    # All columns of a head see the same map.
+    # All columns of a head have the same attention map.
     assert torch.allclose(mixed.view(-1, 3, 5), mixed.view(-1, 3, 5)[..., :1].expand(-1, -1, 5))
 
 
 class LargestResult(TorchDispatchMode):
-    """Notes the largest tensor that any operation makes."""
+    """Record the size of the largest tensor that any operation returns."""
 
     numel = 0
 
@@ -132,21 +140,21 @@ class LargestResult(TorchDispatchMode):
         return result
 
 
-def test_long_sequences_never_make_a_map_of_length_by_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunked_attention_allocates_no_quadratic_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention, "SCORES_PER_CHUNK", 1 << 14)
     length = 640
     heads = random_heads([length], n_heads=1)
-    with LargestResult() as in_parts:
+    with LargestResult() as chunked:
         attend(heads, Ragged.of([length], heads=1), 0.2).sum().backward()
-    assert in_parts.numel <= 32 * length
+    assert chunked.numel <= 32 * length
     monkeypatch.setattr(attention, "MAX_UNCHUNKED_LENGTH", length)
-    with LargestResult() as at_once:
+    with LargestResult() as unchunked:
         attend(heads, Ragged.of([length], heads=1), 0.2)
-    assert at_once.numel == length**2
+    assert unchunked.numel == length**2
 
 
 @pytest.mark.parametrize("scaled", [True, False])
-def test_vanilla_attention_is_torchs_multi_head_attention(scaled: bool) -> None:
+def test_vanilla_attention_equals_torch_multi_head_attention(scaled: bool) -> None:
     torch.manual_seed(0)
     vanilla = VanillaAttention(width=12, n_heads=3, scaled=scaled).double()
     multi_head = torch.nn.MultiheadAttention(12, 3, batch_first=True, dtype=torch.float64)
@@ -157,7 +165,7 @@ def test_vanilla_attention_is_torchs_multi_head_attention(scaled: bool) -> None:
         multi_head.out_proj.weight.copy_(vanilla.out.weight)
         multi_head.out_proj.bias.copy_(vanilla.out.bias)
         if not scaled:
-            multi_head.in_proj_weight[:12] *= 2.0  # torch's scale is 1 / sqrt(4)
+            multi_head.in_proj_weight[:12] *= 2.0  # The scale of torch is 1 / sqrt(4).
             multi_head.in_proj_bias[:12] *= 2.0
     lengths = [4, 9, 1]
     x = torch.randn(14, 12, dtype=torch.float64)
@@ -189,15 +197,15 @@ def reference(module: AdaptedAttention, x: Tensor, lengths: list[int]) -> Tensor
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-def test_the_fast_form_and_its_gradients_equal_the_papers_form(options: dict[str, bool]) -> None:
+def test_adapted_attention_and_gradients_equal_paper_equations(options: dict[str, bool]) -> None:
     module = make(**options)
     x = torch.randn(sum(LENGTHS), 24, dtype=torch.float64, requires_grad=True)
     got = module(x, *context(module, LENGTHS, x))
     assert_same(got, reference(module, x, LENGTHS), [x, *module.parameters()])
 
 
-def test_scores_are_those_of_equation_18_by_hand() -> None:
-    """One head of width 2 whose projections are the identity, so that every term can be written out."""
+def test_attention_scores_equal_equation_18() -> None:
+    """Use one head of width 2 whose projections are the identity, so that every term can be written out."""
     module = make(width=2, n_heads=1)
     with torch.no_grad():
         module.query.weight.copy_(torch.eye(2))
@@ -215,7 +223,7 @@ def test_scores_are_those_of_equation_18_by_hand() -> None:
         assert got[t].tolist() == pytest.approx(scores, abs=1e-12)
 
 
-def test_u_and_v_start_xavier_normal() -> None:
+def test_u_and_v_have_xavier_normal_initialization() -> None:
     torch.manual_seed(0)
     module = AdaptedAttention(width=512, n_heads=8)
     deviation = (2.0 / (8 + 64)) ** 0.5
@@ -227,7 +235,7 @@ def test_u_and_v_start_xavier_normal() -> None:
 DOUBLE = torch.zeros(0, dtype=torch.float64)
 
 
-def test_tables_are_those_of_the_paper() -> None:
+def test_sinusoid_table_equals_paper_equation() -> None:
     table = interleave(*sinusoids(7, 6, DOUBLE))
     for t in range(7):
         for i in range(3):
@@ -236,13 +244,13 @@ def test_tables_are_those_of_the_paper() -> None:
             assert table[t, 2 * i : 2 * i + 2].tolist() == pytest.approx(pair, abs=1e-15)
 
 
-def test_far_positions_are_exact_in_float32() -> None:
+def test_sinusoids_of_far_positions_are_exact_in_float32() -> None:
     table = interleave(*sinusoids(100_001, 4, torch.zeros(0)))
     assert table[100_000, 0].item() == pytest.approx(math.sin(100_000.0), abs=1e-7)
     assert table[99_999, 2].item() == pytest.approx(math.sin(99_999.0 / 100.0), abs=1e-7)
 
 
-def test_products_of_query_factors_and_key_table_give_the_relative_position() -> None:
+def test_query_factors_and_key_table_give_relative_positions() -> None:
     torch.manual_seed(0)
     width, length = 8, 9
     relative = RelativePositions.of(Ragged.of([length]), width, DOUBLE)

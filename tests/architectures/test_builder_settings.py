@@ -1,4 +1,4 @@
-"""Arguments of registered functions: those that a config has are its fields, and they reach it."""
+"""Test that registered functions have the arguments of their configs, and pass them on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from spacy_tener.nn.shim import torch_shim
         (build_transformer_embed, TransformerEmbedConfig),
     ],
 )
-def test_a_function_and_its_config_have_the_same_arguments(build: Callable[..., Any], config: type) -> None:
+def test_builder_and_config_have_same_arguments(build: Callable[..., Any], config: type) -> None:
     parameters = inspect.signature(build).parameters
     # Compared as text, since pydantic's `Field` has no equality.
     types = {name: str(hint) for name, hint in get_type_hints(build, include_extras=True).items()}
@@ -48,7 +48,7 @@ def test_a_function_and_its_config_have_the_same_arguments(build: Callable[..., 
     assert {name: types[name] for name in fields} == {name: field_types[name] for name in fields}
 
 
-OTHERS: list[tuple[Callable[..., Any], type, dict[str, Any]]] = [
+CALLS: list[tuple[Callable[..., Any], type, dict[str, Any]]] = [
     (build_tener, TransformerConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7, "dropout": 0.2}),
     (build_tener, TransformerConfig, {"attention_dropout": 0.3, "adapted": False, "scaled": False}),
     (build_transformer_encoder, TransformerConfig, {"width": 24, "layers": 2, "heads": 3, "ff_width": 7}),
@@ -70,29 +70,29 @@ OTHERS: list[tuple[Callable[..., Any], type, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("build", "config", "arguments"), OTHERS)
-def test_each_argument_reaches_the_config(
+@pytest.mark.parametrize(("build", "config", "arguments"), CALLS)
+def test_builder_passes_arguments_to_config(
     build: Callable[..., Any], config: type, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built: list[Any] = []
     module: Any = sys.modules[build.__module__]
 
-    def keep(**fields: Any) -> Any:
+    def build_config(**fields: Any) -> Any:
         built.append(config(**fields))
         return built[-1]
 
-    monkeypatch.setattr(module, config.__name__, keep)
+    monkeypatch.setattr(module, config.__name__, build_config)
     build(**arguments)
     assert built == [config(**arguments)]
 
 
-def test_the_arguments_of_these_calls_are_all_arguments() -> None:
-    for build, config in {(build, config) for build, config, _ in OTHERS}:
-        tried = {name for other, _, arguments in OTHERS if other is build for name in arguments}
-        assert tried == {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+def test_builder_calls_cover_all_arguments() -> None:
+    for build, config in {(build, config) for build, config, _ in CALLS}:
+        tested = {name for other, _, arguments in CALLS if other is build for name in arguments}
+        assert tested == {field.name for field in dataclasses.fields(config)}  # type: ignore[arg-type]
 
 
-def test_arguments_reach_the_config_by_position_and_by_name() -> None:
+def test_builder_accepts_positional_and_keyword_arguments() -> None:
     by_position = build_transformer_encoder(16, 2, heads=2)
     by_name = build_transformer_encoder(heads=2, layers=2, width=16)
     for model in (by_position, by_name):
@@ -101,5 +101,5 @@ def test_arguments_reach_the_config_by_position_and_by_name() -> None:
         assert (module.config.width, len(module.layers), module.config.heads) == (16, 2, 2)
 
 
-def test_a_builder_can_be_pickled() -> None:
+def test_builder_can_be_pickled() -> None:
     assert pickle.loads(pickle.dumps(build_tener)) is build_tener

@@ -1,4 +1,4 @@
-"""The tagger: any tok2vec, emissions and a CRF, with room for labels that come later."""
+"""Test the CRF tagger: any tok2vec, emission scores and a CRF, to which labels can be added later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tagger(n_labels=2, **settings):
     return build_crf_tagger(tok2vec(), nO=TagLayout(n_labels).n_tags, **{"dropout": 0.0, **settings})
 
 
-def test_output_has_a_column_for_every_tag(docs):
+def test_tagger_output_has_column_per_tag(docs):
     model = tagger().initialize(docs)
     assert [y.shape for y in model.predict(docs)] == [(10, 9), (0, 9), (1, 9), (5, 9)]
     assert model.get_dim("nO") == 9
@@ -36,11 +36,11 @@ def test_output_has_a_column_for_every_tag(docs):
     assert crf(model).layout.n_labels == 2
 
 
-def test_dropout_on_the_vectors_is_for_training(docs):
+def test_dropout_applies_only_in_training(docs):
     assert_dropout_in_training_only(tagger(dropout=0.9).initialize(docs), docs)
 
 
-def test_the_number_of_tags_may_come_later(docs):
+def test_number_of_tags_can_be_set_after_construction(docs):
     model = build_crf_tagger(tok2vec())
     assert model.has_dim("nO") is None
     set_labels(model, 3)
@@ -49,7 +49,7 @@ def test_the_number_of_tags_may_come_later(docs):
 
 
 @pytest.mark.parametrize(("n_labels", "n_more"), [(2, 3), (1, 6), (0, 2)])
-def test_more_labels_keep_the_scores_of_the_tags_so_far(n_labels, n_more, docs):
+def test_added_labels_keep_scores_of_existing_tags(n_labels, n_more, docs):
     model = tagger(n_labels).initialize(docs)
     learn(model, docs, Adam(0.01), steps=3)
     before, crf_before = model.predict(docs), crf(model)
@@ -62,7 +62,7 @@ def test_more_labels_keep_the_scores_of_the_tags_so_far(n_labels, n_more, docs):
     assert [node.get_dim("nO") for node in (model, model.get_ref("output_layer"))] == [4 * n_more + 1] * 2
 
 
-def test_the_same_labels_again_change_nothing(docs):
+def test_setting_same_labels_keeps_crf(docs):
     model = tagger().initialize(docs)
     before = crf(model)
     set_labels(model, 2)
@@ -70,7 +70,7 @@ def test_the_same_labels_again_change_nothing(docs):
 
 
 @pytest.mark.parametrize("optimizer", ["Adam.v1", "RAdam.v1", "SGD.v1", "spacy_tener.SGD.v1"])
-def test_training_goes_on_with_the_same_optimizer_after_labels_were_added(optimizer, docs):
+def test_optimizer_continues_after_labels_are_added(optimizer, docs):
     sgd = registry.optimizers.get(optimizer)(0.01)
     model = tagger().initialize(docs)
     learn(model, docs, sgd, steps=2)
@@ -83,7 +83,7 @@ def test_training_goes_on_with_the_same_optimizer_after_labels_were_added(optimi
     assert not np.allclose(model.predict(docs)[0], before)
 
 
-def test_spacy_s_hook_for_resizing_is_there(docs):
+def test_tagger_has_spacy_resize_output_hook(docs):
     model = tagger().initialize(docs)
     assert model.attrs["resize_output"] is resize_output
     assert model.attrs["resize_output"](model, 13) is model
@@ -91,7 +91,7 @@ def test_spacy_s_hook_for_resizing_is_there(docs):
 
 
 @pytest.mark.parametrize("nO", [0, 2, 3, 4, 8, -3])
-def test_a_number_of_tags_that_is_no_number_of_labels_is_refused_at_once(nO, docs):
+def test_invalid_number_of_tags_raises_error(nO, docs):
     with pytest.raises(ValueError, match=f"but nO is {nO}"):
         build_crf_tagger(tok2vec(), nO=nO)
     model = tagger().initialize(docs)
@@ -100,31 +100,31 @@ def test_a_number_of_tags_that_is_no_number_of_labels_is_refused_at_once(nO, doc
     assert model.predict(docs)[0].shape == (10, 9)
 
 
-def test_labels_cannot_be_taken_away_from_trained_weights(docs):
+def test_removing_labels_from_trained_model_raises_error(docs):
     model = tagger(2).initialize(docs)
     with pytest.raises(ValueError, match="cannot shrink from 2 entity types to 1"):
         set_labels(model, 1)
     assert model.get_dim("nO") == 9
 
 
-def test_a_model_without_crf_is_refused_with_the_remedy(docs):
-    spacys = spacy.blank("en").add_pipe("tagger").model
-    for model in (spacys, tok2vec(), Model("nothing", lambda model, X, is_train: (X, lambda dY: dY))):
+def test_model_without_crf_raises_error_with_fix(docs):
+    spacy_model = spacy.blank("en").add_pipe("tagger").model
+    for model in (spacy_model, tok2vec(), Model("nothing", lambda model, X, is_train: (X, lambda dY: dY))):
         with pytest.raises(ValueError, match=r"needs a model with a CRF on top.*spacy_tener\.CRFTagger\.v1"):
             crf(model)
 
 
-def test_a_crf_without_weights_asks_for_initialization():
+def test_uninitialized_crf_raises_error():
     with pytest.raises(ValueError, match=r"Call nlp\.initialize"):
         crf(tagger())
 
 
-def test_a_tok2vec_of_unknown_width_is_measured_on_the_sample(docs):
+def test_unknown_tok2vec_width_is_inferred_from_sample(docs):
     def forward(model: Model, X: list[Doc], is_train: bool):
         return [np.ones((len(doc), 11), dtype="f") for doc in X], lambda dY: X
 
-    late = Model("late", forward, dims={"nO": None})
-    model = build_crf_tagger(late, nO=5)
+    tok2vec_without_width = Model("tok2vec_without_width", forward, dims={"nO": None})
+    model = build_crf_tagger(tok2vec_without_width, nO=5)
     assert model.get_ref("output_layer").has_dim("nI") is None
     model.initialize(docs)
     assert model.get_ref("output_layer").get_dim("nI") == 11
@@ -132,7 +132,7 @@ def test_a_tok2vec_of_unknown_width_is_measured_on_the_sample(docs):
 
 
 @pytest.mark.parametrize("save", ["bytes", "pickle", "deepcopy"])
-def test_saved_and_copied_taggers_score_alike_and_can_grow(save, docs):
+def test_saved_or_copied_tagger_has_same_scores_and_can_grow(save, docs):
     model = tagger().initialize(docs)
     learn(model, docs, Adam(0.01), steps=2)
     if save == "bytes":
@@ -147,7 +147,7 @@ def test_saved_and_copied_taggers_score_alike_and_can_grow(save, docs):
     np.testing.assert_array_equal(model.predict(docs)[0], expected)
 
 
-def test_averages_reach_every_weight_through_the_pipeline(train, make_examples):
+def test_parameter_averages_cover_all_dense_weights(train, make_examples):
     nlp = train(steps=0)
     optimizer = Adam(0.02, use_averages=True)
     examples = make_examples(nlp)
@@ -163,6 +163,6 @@ def test_averages_reach_every_weight_through_the_pipeline(train, make_examples):
     trained, weights = model.predict([doc])[0], model.to_bytes()
     with nlp.use_params(optimizer.averages):
         assert not np.allclose(model.predict([doc])[0], trained)
-        assert model.to_bytes() != weights, "what is saved inside are the averages"
+        assert model.to_bytes() != weights, "the averages are serialized inside the context"
     np.testing.assert_array_equal(model.predict([doc])[0], trained)
     assert model.to_bytes() == weights

@@ -1,5 +1,4 @@
-"""TENER, GRN and MECT as Thinc models: every choice, over embedders of ours and of spaCy's, and as the tok2vec
-of spaCy's own components."""
+"""Test TENER, GRN and MECT as Thinc models, with embedders of this package and of spaCy, and in spaCy components."""
 
 from __future__ import annotations
 
@@ -43,11 +42,11 @@ def grn(**settings):
     return build_grn(**{"embed": embedder(), "width": 16, "dropout": 0.0, **settings})
 
 
-def few_words():
+def make_lexicon():
     return Lexicon(["中国", "银行", "中国银行", "重阳", "工作", "江河", "河湖"])
 
 
-def few_parts():
+def make_radicals():
     parts = {"江": ("氵", "工"), "河": ("氵", "可"), "湖": ("氵", "胡"), "银": ("钅", "艮"), "吴": ("口", "天")}
     return Structures(parts, "made up")
 
@@ -55,16 +54,18 @@ def few_parts():
 def mect(**settings):
     parts = {
         "embed": embedder(),
-        "words": build_lexicon_embed(few_words, width=5, dropout=0.0),
-        "radicals": build_radical_embed(width=7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=few_parts),
+        "words": build_lexicon_embed(make_lexicon, width=5, dropout=0.0),
+        "radicals": build_radical_embed(
+            width=7, radical_width=6, dropout=0.0, radical_dropout=0.0, source=make_radicals
+        ),
     }
     return build_mect(**{**parts, "width": 16, "heads": 2, "dropout": 0.0, "random_attention": 40, **settings})
 
 
 class System(NamedTuple):
     build: Callable[..., Any]
-    within: Callable[..., Any]
-    """Brings random numbers into the range of the model's last function."""
+    # Maps random numbers to the range of the activation of the model's last layer.
+    to_output_range: Callable[..., Any]
     steps: int
 
 
@@ -73,24 +74,24 @@ SYSTEMS = {
     "GRN": System(grn, np.tanh, 60),
     "MECT": System(mect, np.asarray, 15),
 }
-each_system = pytest.mark.parametrize("name", SYSTEMS)
+parametrize_systems = pytest.mark.parametrize("name", SYSTEMS)
 
 
 def encoder_node(model):
-    """The layer whose module encodes."""
+    """Return the layer that contains the torch module of the encoder."""
     return model if model.shims else model.layers[1]
 
 
 def learn(name, model, docs, n_steps, **options):
-    return training_losses(model, docs, n_steps, SYSTEMS[name].within, **options)
+    return training_losses(model, docs, n_steps, SYSTEMS[name].to_output_range, **options)
 
 
 def weights_of(node):
     return {name: value.detach().clone() for name, value in torch_shim(node).module.named_parameters()}
 
 
-@each_system
-def test_output_is_the_torch_module_s_for_what_is_embedded(name, docs):
+@parametrize_systems
+def test_model_output_equals_torch_module_on_embeddings(name, docs):
     model = SYSTEMS[name].build().initialize(docs)
     learn(name, model, docs, 2)
     streams, inputs = model.layers[: 2 if name == "MECT" else 1], [[len(doc) for doc in docs]]
@@ -104,8 +105,8 @@ def test_output_is_the_torch_module_s_for_what_is_embedded(name, docs):
     np.testing.assert_allclose(np.concatenate(model.predict(docs)), expected, rtol=1e-4, atol=1e-5)
 
 
-@each_system
-def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, docs):
+@parametrize_systems
+def test_output_is_independent_of_batch_and_serialization(name, docs):
     settings = {"branches": [3]} if name == "GRN" else {"layers": 2}
     model = SYSTEMS[name].build(**settings).initialize(docs)
     learn(name, model, docs, 2)
@@ -113,8 +114,8 @@ def test_a_text_is_encoded_alike_alone_and_among_others_and_after_saving(name, d
     assert_same_predictions(model, SYSTEMS[name].build(**settings).from_bytes(model.to_bytes()), docs)
 
 
-@each_system
-def test_no_text_at_all_is_read(name, docs):
+@parametrize_systems
+def test_empty_batch_and_empty_doc_are_accepted(name, docs):
     model = SYSTEMS[name].build().initialize(docs)
     assert model.predict([]) == []
     Y, backprop = model.begin_update([])
@@ -123,11 +124,11 @@ def test_no_text_at_all_is_read(name, docs):
     assert learn(name, model, [docs[1]], 2) == [0.0, 0.0]
 
 
-@each_system
-def test_an_embedder_s_width_may_be_known_late(name, docs):
-    late = embedder()
-    late._dims["nO"] = None
-    model = SYSTEMS[name].build(embed=late)
+@parametrize_systems
+def test_embedder_width_is_inferred_at_initialization(name, docs):
+    embed_without_width = embedder()
+    embed_without_width._dims["nO"] = None
+    model = SYSTEMS[name].build(embed=embed_without_width)
     model.initialize()
     with pytest.raises(ValueError, match="no weights yet"):
         model.predict(docs)
@@ -138,7 +139,7 @@ def test_an_embedder_s_width_may_be_known_late(name, docs):
 
 
 @pytest.mark.parametrize("name", ["TENER", "GRN"])
-def test_spacy_s_embedder_serves_as_well(name, docs):
+def test_encoder_learns_with_spacy_embedder(name, docs):
     config = {"@architectures": f"spacy_tener.{name}.v1", "width": 16, "dropout": 0.0, "embed": HASH_EMBED}
     config |= {"heads": 2} if name == "TENER" else {}
     model = registry.resolve({"model": config})["model"].initialize(docs)
@@ -155,7 +156,7 @@ def test_spacy_s_embedder_serves_as_well(name, docs):
     ],
     ids=["TENER", "vanilla", "GRN"],
 )
-def test_an_encoder_alone_is_the_one_inside_the_system(encoder, system, docs):
+def test_standalone_encoder_equals_encoder_inside_system(encoder, system, docs):
     X = [np.random.default_rng(0).normal(size=(len(doc), 10)).astype("f") for doc in docs]
     encoder.initialize(X)
     system.initialize(docs)
@@ -174,7 +175,7 @@ def test_an_encoder_alone_is_the_one_inside_the_system(encoder, system, docs):
         (build_mect, ["char_embed", "radical_embed", "lexicon_embed"], 128),
     ],
 )
-def test_without_parts_a_system_has_its_own_and_needs_no_sample(build, layers, width, docs):
+def test_default_layers_initialize_without_sample(build, layers, width, docs):
     model = build()
     assert [layer.name for layer in model.layers] == layers
     assert model.get_dim("nO") == width
@@ -182,7 +183,7 @@ def test_without_parts_a_system_has_its_own_and_needs_no_sample(build, layers, w
     assert [y.shape for y in model.predict(docs)] == [(len(doc), width) for doc in docs]
 
 
-def test_every_embedder_of_mect_learns(docs):
+def test_mect_trains_all_embedders(docs):
     model = mect().initialize(docs)
     learn("MECT", model, docs, 1)
     before = [weights_of(node) for node in model.layers]
@@ -193,7 +194,7 @@ def test_every_embedder_of_mect_learns(docs):
 
 
 @pytest.mark.parametrize("optimizer", [Adam(0.01, L2=0.1), SGD(0.01, L2=0.1)], ids=["Adam", "SGD"])
-def test_a_step_changes_no_more_of_random_attention_than_the_batch_reaches(docs, optimizer):
+def test_update_changes_only_random_attention_blocks_of_batch(docs, optimizer):
     model = mect(random_attention=5 * BLOCK).initialize(docs)
     before = weights_of(model)
     learn("MECT", model, docs, 2, optimizer=optimizer)
@@ -223,14 +224,14 @@ def tok2vec(encoder):
 
 
 @pytest.mark.parametrize("encoder", ENCODERS)
-def test_an_encoder_serves_spacy_s_tagger(encoder):
+def test_encoder_works_in_spacy_tagger(encoder):
     nlp = spacy.blank("en")
     nlp.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": tok2vec(encoder)}})
     assert [token.tag_ for token in trained(nlp, tags=TAGS)] == TAGS
 
 
 def shared(tiny_model):
-    """A pipeline with TENER as the tok2vec that two taggers share."""
+    """Return a pipeline in which two taggers share TENER as tok2vec."""
     nlp = spacy.blank("en")
     nlp.add_pipe("tok2vec", config={"model": tiny_model["tok2vec"]})
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16}
@@ -239,12 +240,12 @@ def shared(tiny_model):
     return nlp
 
 
-def test_tener_serves_as_the_shared_tok2vec_of_several_components(tiny_model):
+def test_tener_works_as_shared_tok2vec(tiny_model):
     assert [token.tag_ for token in trained(shared(tiny_model), tags=TAGS)] == TAGS
 
 
-def test_a_listener_s_copy_and_the_shared_model_learn_apart(tiny_model):
-    """After `replace_listeners` one optimizer trains both: their momentum must not mix."""
+def test_replaced_listener_has_separate_parameter_ids(tiny_model):
+    """After `replace_listeners`, one optimizer trains both models. Distinct IDs keep their momentum separate."""
     nlp = shared(tiny_model)
     trained(nlp, steps=2, tags=TAGS)
     nlp.replace_listeners("tok2vec", "tagger", ["model.tok2vec"])

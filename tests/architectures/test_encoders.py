@@ -1,4 +1,4 @@
-"""Every encoder, in every kind: sequences stay apart, nothing is legal, dropout and seeds, learning, devices."""
+"""Test all encoders in all variants: independent sequences, empty batches, dropout, seeds, training and devices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spacy_tener.embedders.lattice import Lattice
 LENGTHS = [9, 2, 0, 30, 1]
 WIDTH, CHARS, RADICALS, WORDS = 12, 10, 4, 6
 STACK = {"width": WIDTH, "heads": 3}
-KINDS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...], list[dict[str, Any]]]] = {
+ENCODERS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...], list[dict[str, Any]]]] = {
     "transformer": (
         lambda **settings: TransformerEncoder(TransformerConfig(**STACK, **settings), input_width=CHARS),
         (CHARS,),
@@ -69,25 +69,27 @@ KINDS: dict[str, tuple[Callable[..., nn.Module], tuple[int, ...], list[dict[str,
         ],
     ),
 }
-ALL = [(name, settings) for name, (_, _, options) in KINDS.items() for settings in options]
-each_kind = pytest.mark.parametrize(("name", "settings"), ALL, ids=[f"{name} {settings}" for name, settings in ALL])
-each_encoder = pytest.mark.parametrize("name", KINDS)
+VARIANTS = [(name, settings) for name, (_, _, options) in ENCODERS.items() for settings in options]
+parametrize_variants = pytest.mark.parametrize(
+    ("name", "settings"), VARIANTS, ids=[f"{name} {settings}" for name, settings in VARIANTS]
+)
+parametrize_encoders = pytest.mark.parametrize("name", ENCODERS)
 Inputs = tuple[Any, ...]
 
 
 def make(name: str, settings: dict[str, Any] | None = None, **overrides: Any) -> nn.Module:
     torch.manual_seed(0)
-    encoder = KINDS[name][0](**{"dropout": 0.3, **(settings or {}), **overrides}).double().eval()
+    encoder = ENCODERS[name][0](**{"dropout": 0.3, **(settings or {}), **overrides}).double().eval()
     for parameter_name, parameter in encoder.named_parameters():
         if parameter_name.endswith("blocks"):
-            # As they begin, the numbers of random attention are too small to be seen.
+            # The initial values of random attention are too small to have a visible effect.
             nn.init.normal_(parameter)
     return encoder
 
 
 def inputs(name: str, lattice: Lattice) -> Inputs:
-    """Floats of characters, radicals and words, as the encoder takes them, and the lattice or the lengths."""
-    widths = KINDS[name][1]
+    """Return embeddings of characters, radicals and words as the encoder takes them, and the lattice or the lengths."""
+    widths = ENCODERS[name][1]
     rows = [lattice.n_words if width == WORDS else lattice.n_characters for width in widths]
     generator = torch.Generator().manual_seed(1)
     floats = [
@@ -97,12 +99,12 @@ def inputs(name: str, lattice: Lattice) -> Inputs:
     return *floats, (lattice if WORDS in widths else lattice.lengths.tolist())
 
 
-def moved(batch: Inputs, move: Callable[[Tensor], Tensor]) -> Inputs:
-    return *(move(floats) for floats in batch[:-1]), batch[-1]
+def convert_inputs(batch: Inputs, convert: Callable[[Tensor], Tensor]) -> Inputs:
+    return *(convert(floats) for floats in batch[:-1]), batch[-1]
 
 
-@each_kind
-def test_a_sentence_is_encoded_alike_alone_and_among_others(name: str, settings: dict[str, Any]) -> None:
+@parametrize_variants
+def test_encoding_is_independent_of_batch(name: str, settings: dict[str, Any]) -> None:
     encoder, lattice = make(name, settings), random_lattice(LENGTHS)
     *floats, _ = inputs(name, lattice)
     together = encoder(*inputs(name, lattice)).split(LENGTHS)
@@ -115,9 +117,9 @@ def test_a_sentence_is_encoded_alike_alone_and_among_others(name: str, settings:
         assert torch.allclose(got, together[i], atol=1e-11)
 
 
-@each_kind
+@parametrize_variants
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0], [1], [1, 5, 1]])
-def test_batches_without_words_or_texts_are_legal(name: str, settings: dict[str, Any], lengths: list[int]) -> None:
+def test_batches_without_words_or_texts_are_accepted(name: str, settings: dict[str, Any], lengths: list[int]) -> None:
     encoder, batch = make(name, settings), inputs(name, lattice_of(*((length, []) for length in lengths)))
     for training in (False, True):
         encoded = encoder.train(training)(*batch)
@@ -127,8 +129,8 @@ def test_batches_without_words_or_texts_are_legal(name: str, settings: dict[str,
         assert batch[0].grad.isfinite().all()
 
 
-@each_kind
-def test_prediction_draws_nothing_and_is_that_of_inference_mode(name: str, settings: dict[str, Any]) -> None:
+@parametrize_variants
+def test_prediction_is_deterministic_and_equals_inference_mode(name: str, settings: dict[str, Any]) -> None:
     encoder, batch = make(name, settings), inputs(name, random_lattice(LENGTHS))
     before = torch.get_rng_state()
     predicted = encoder(*batch)
@@ -142,12 +144,12 @@ def test_prediction_draws_nothing_and_is_that_of_inference_mode(name: str, setti
 @pytest.mark.parametrize(
     ("name", "rates"),
     [
-        *((name, {"dropout": 0.3}) for name in KINDS),
+        *((name, {"dropout": 0.3}) for name in ENCODERS),
         *((name, {"dropout": 0.0, "attention_dropout": 0.3}) for name in ("transformer", "FLAT", "MECT")),
         ("ATSSA", {"dropout": 0.0, "attention_dropout": 0.3, "selection": "none"}),
     ],
 )
-def test_training_is_decided_by_the_seed(name: str, rates: dict[str, Any]) -> None:
+def test_training_is_reproducible_by_seed(name: str, rates: dict[str, Any]) -> None:
     encoder, batch = make(name, rates).train(), inputs(name, random_lattice(LENGTHS))
     results = []
     for seed in (3, 3, 4):
@@ -158,29 +160,32 @@ def test_training_is_decided_by_the_seed(name: str, rates: dict[str, Any]) -> No
     assert not torch.allclose(results[0][0], results[2][0])
 
 
-@each_encoder
-def test_training_without_dropout_is_prediction(name: str) -> None:
+@parametrize_encoders
+def test_training_without_dropout_equals_prediction(name: str) -> None:
     encoder = make(name, {"selection": "none"} if name == "ATSSA" else {}, dropout=0.0)
     batch = inputs(name, random_lattice(LENGTHS))
     predicted = encoder(*batch)
     assert torch.allclose(encoder.train()(*batch), predicted, atol=1e-12)
 
 
-@each_kind
-def test_every_weight_and_input_takes_part_and_learns(name: str, settings: dict[str, Any]) -> None:
+@parametrize_variants
+def test_all_weights_get_gradients_and_encoder_learns(name: str, settings: dict[str, Any]) -> None:
     encoder = make(name, {"dropout": 0.1, **settings}).train()
     batch = inputs(name, random_lattice([12, 7]))
     target = (torch.arange(19) % 3 == 0).double()
+    # The output of a layer norm sums to a constant, so that a plain sum would have no gradient.
     (encoder(*batch) ** 3).sum().backward()
-    silent = [key for key, p in encoder.named_parameters() if p.grad is None or not p.grad.to_dense().abs().sum() > 0]
-    # A bias of all keys shifts a query's scores alike, which softmax cannot see; its gradient is rounding noise. What
-    # a norm ends with sums up to nothing.
-    assert [key for key in silent if "key.bias" not in key] == []
+    without_gradient = [
+        key for key, p in encoder.named_parameters() if p.grad is None or not p.grad.to_dense().abs().sum() > 0
+    ]
+    # A bias of the keys changes all scores of a query by the same amount, which cancels in softmax. Its gradient is
+    # rounding noise.
+    assert [key for key in without_gradient if "key.bias" not in key] == []
     assert all(x.grad.abs().sum() > 0 for x in batch[:-1])
     dense = [p for key, p in encoder.named_parameters() if not key.endswith("blocks")]
     readout = nn.Linear(WIDTH, 1).double()
     optimizer = torch.optim.Adam([*dense, *readout.parameters()], lr=0.03)
-    # The rate falls to zero, and losses are those of prediction: no step at the end, and no dropout, raises the last.
+    # The learning rate decays to zero, and the loss is evaluated without dropout, so that the last loss is stable.
     n_steps = 120 if name == "GRN" else 40
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total_iters=n_steps)
 
@@ -198,39 +203,41 @@ def test_every_weight_and_input_takes_part_and_learns(name: str, settings: dict[
 
 
 @pytest.mark.parametrize("name", ["transformer", "GRN"])
-@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
-def test_lengths_may_be_any_kind_of_sequence(name: str, kind: Any) -> None:
+@pytest.mark.parametrize("sequence_type", [list, tuple, np.array, torch.tensor])
+def test_lengths_accept_any_sequence_type(name: str, sequence_type: Any) -> None:
     encoder, (x, lengths) = make(name), inputs(name, random_lattice(LENGTHS))
-    assert torch.equal(encoder(x, kind(lengths)), encoder(x, lengths))
+    assert torch.equal(encoder(x, sequence_type(lengths)), encoder(x, lengths))
     with pytest.raises(ValueError, match="lengths must sum to the number of tokens: got 41 for 42 tokens"):
-        encoder(x, kind([*lengths[:-1], 0]))
+        encoder(x, sequence_type([*lengths[:-1], 0]))
 
 
 @pytest.mark.parametrize("name", ["FLAT", "ATSSA", "MECT"])
-def test_rows_that_are_not_the_lattices_are_refused(name: str) -> None:
+def test_row_count_mismatch_with_lattice_raises_error(name: str) -> None:
     encoder, (*floats, lattice) = make(name), inputs(name, random_lattice([6]))
-    for i, (x, kind) in enumerate(zip(floats, [*["characters"] * (len(floats) - 1), "words"], strict=True)):
+    for i, (x, unit) in enumerate(zip(floats, [*["characters"] * (len(floats) - 1), "words"], strict=True)):
         short = [*floats[:i], x[1:], *floats[i + 1 :]]
-        with pytest.raises(ValueError, match=f"a row for each of the lattice's {len(x)} {kind}; got {len(x) - 1} rows"):
+        with pytest.raises(ValueError, match=f"a row for each of the lattice's {len(x)} {unit}; got {len(x) - 1} rows"):
             encoder(*short, lattice)
 
 
-@each_encoder
-def test_float32_is_near_float64(name: str) -> None:
+@parametrize_encoders
+def test_float32_output_is_close_to_float64(name: str) -> None:
     encoder = make(name, {"selection": "none"} if name == "ATSSA" else {})
     batch = inputs(name, random_lattice([200, 3]))
     expected = encoder(*batch)
-    assert torch.allclose(encoder.float()(*moved(batch, Tensor.float)).double(), expected, atol=1e-4)
+    assert torch.allclose(encoder.float()(*convert_inputs(batch, Tensor.float)).double(), expected, atol=1e-4)
 
 
 @pytest.mark.gpu
-@each_kind
-def test_a_gpu_gives_what_the_cpu_gives(name: str, settings: dict[str, Any]) -> None:
+@parametrize_variants
+def test_gpu_output_and_gradients_equal_cpu(name: str, settings: dict[str, Any]) -> None:
     encoder, batch = make(name, settings), inputs(name, random_lattice([*LENGTHS, 60]))
     expected = encoder(*batch)
-    wanted = torch.autograd.grad(expected.square().sum(), batch[:-1])
-    on_gpu = moved(batch, lambda x: x.detach().cuda().requires_grad_())
+    expected_gradients = torch.autograd.grad(expected.square().sum(), batch[:-1])
+    on_gpu = convert_inputs(batch, lambda x: x.detach().cuda().requires_grad_())
     got = encoder.cuda()(*on_gpu)
     assert torch.allclose(got.cpu(), expected, atol=1e-8)
-    for found, gradient in zip(torch.autograd.grad(got.square().sum(), on_gpu[:-1]), wanted, strict=True):
-        assert torch.allclose(found.cpu(), gradient, atol=1e-8)
+    for gradient_on_gpu, gradient in zip(
+        torch.autograd.grad(got.square().sum(), on_gpu[:-1]), expected_gradients, strict=True
+    ):
+        assert torch.allclose(gradient_on_gpu.cpu(), gradient, atol=1e-8)

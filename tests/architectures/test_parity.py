@@ -1,4 +1,4 @@
-"""The runtime computes what the torch modules compute in evaluation, for every architecture and option."""
+"""Test that the NumPy implementation computes the same as the torch modules, for all architectures and options."""
 
 from itertools import product
 
@@ -41,12 +41,12 @@ SENTENCES = [
 
 
 def options(**choices):
-    """Every option by itself, away from its default."""
+    """Return settings that change a single option, for all values of all options."""
     return [{name: value} for name, values in choices.items() for value in values]
 
 
 def weights_of(module, scale=0.3):
-    """A module in evaluation with random weights everywhere, also where training starts with zeros or ones."""
+    """Randomize all weights of a module, also those initialized with zeros or ones, and return them for NumPy."""
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.add_(torch.randn_like(parameter) * scale)
@@ -91,7 +91,7 @@ ENCODERS = {
 }
 
 
-FORMS = {
+IMPLEMENTATIONS = {
     TransformerConfig: (TransformerEncoder, tener_numpy.TransformerEncoder),
     GRNConfig: (GRNEncoder, grn_numpy.GRNEncoder),
     FlatConfig: (SpanEncoder, flat_numpy.SpanEncoder),
@@ -101,9 +101,9 @@ FORMS = {
 
 
 def build(kind, **settings):
-    """A config, the module of it in torch, its predictor, and the widths of what both take."""
+    """Return a torch module, its NumPy counterpart, and the widths of their inputs."""
     config = kind(**{"width": 24, **({} if kind is GRNConfig else {"heads": 3}), **settings})
-    module_kind, predictor_kind = FORMS[kind]
+    module_kind, predictor_kind = IMPLEMENTATIONS[kind]
     widths = [CHARACTERS]
     if kind not in (TransformerConfig, GRNConfig):
         widths += [*([RADICALS] if kind is MectConfig else []), WORDS]
@@ -114,32 +114,32 @@ def build(kind, **settings):
 @pytest.mark.parametrize(
     ("kind", "settings"), [(kind, settings) for kind, choices in ENCODERS.items() for settings in choices], ids=str
 )
-def test_encoders(kind, settings, monkeypatch):
+def test_numpy_encoder_matches_torch(kind, settings, monkeypatch):
     monkeypatch.setattr(grn_numpy, "TILE", 1000)
     module, predictor, widths = build(kind, **settings)
     for sentences in SENTENCES:
-        found = lattice_of(*sentences)
-        floats = [rows(found.n_words if width == WORDS else found.n_characters, width) for width in widths]
-        check(module, predictor, *floats, found if WORDS in widths else found.lengths.tolist())
+        lattice = lattice_of(*sentences)
+        floats = [rows(lattice.n_words if width == WORDS else lattice.n_characters, width) for width in widths]
+        check(module, predictor, *floats, lattice if WORDS in widths else lattice.lengths.tolist())
 
 
-def test_transformer_without_a_layer_for_its_input():
+def test_transformer_without_input_layer_matches_torch():
     config = TransformerConfig(width=8, heads=2)
     module = TransformerEncoder(config)
     check(module, tener_numpy.TransformerEncoder(config, weights_of(module)), rows(9, 8), [4, 5])
 
 
-@pytest.mark.parametrize("spread", [1, 30, 3000])
-def test_scores_of_any_size(spread):
+@pytest.mark.parametrize("scale_of_queries", [1, 30, 3000])
+def test_attention_with_large_scores_matches_torch(scale_of_queries):
     config = TransformerConfig(width=16, heads=2)
     module = TransformerEncoder(config, input_width=16)
     with torch.no_grad():
-        module.layers[0].attention.query.weight *= spread
+        module.layers[0].attention.query.weight *= scale_of_queries
     predictor = tener_numpy.TransformerEncoder(config, weights_of(module, scale=0.0))
     check(module, predictor, rows(60, 16) * 3, [20, 40])
 
 
-def test_scores_are_made_some_at_a_time_with_the_same_result(monkeypatch):
+def test_chunked_attention_scores_match_torch(monkeypatch):
     config = TransformerConfig(width=16, heads=2)
     module = TransformerEncoder(config, input_width=16)
     predictor = tener_numpy.TransformerEncoder(config, weights_of(module))
@@ -149,7 +149,7 @@ def test_scores_are_made_some_at_a_time_with_the_same_result(monkeypatch):
 
 VANILLA = TransformerConfig(width=8, heads=2, adapted=False)
 ADAPTED = TransformerConfig(width=8, heads=2)
-SPELLERS = {
+CHARACTER_ENCODERS = {
     "cnn": (char_cnn(char_width=8, filters=7, window=3, width=5), lambda w: characters.CNN(3, 7, w)),
     "wide cnn": (char_cnn(char_width=8, filters=7, window=1, width=5), lambda w: characters.CNN(1, 7, w)),
     "adapted": (make_char_transformer(ADAPTED, width=5), lambda w: tener_numpy.TransformerEncoder(ADAPTED, w)),
@@ -157,9 +157,9 @@ SPELLERS = {
 }
 
 
-@pytest.mark.parametrize("kind", SPELLERS)
-def test_characters_of_words(kind):
-    encoder, encode = SPELLERS[kind]
+@pytest.mark.parametrize("kind", CHARACTER_ENCODERS)
+def test_character_features_match_torch(kind):
+    encoder, encode = CHARACTER_ENCODERS[kind]
     tables = EmbeddingTables(rows={"a": 20}, widths={"a": 8}, word_dropout={"a": 0.0}, dropout=0.0)
     module = CharacterFeatures(tables, encoder, dropout=0.2)
     predictor = characters.CharacterFeatures({"a": 8}, encode, 5, weights_of(module))
@@ -168,7 +168,7 @@ def test_characters_of_words(kind):
         check(module, predictor, ids, np.array(lengths), words)
 
 
-def test_tables_side_by_side():
+def test_concatenated_embedding_tables_match_torch():
     names = {"b": 5, "a": 3}
     module = EmbeddingTables(rows=names, widths={"b": 4, "a": 2}, word_dropout={"a": 0.5, "b": 0.5}, dropout=0.5)
     predictor = dense.EmbeddingTables({"b": 4, "a": 2}, weights_of(module))
@@ -176,20 +176,20 @@ def test_tables_side_by_side():
 
 
 @pytest.mark.parametrize(("length", "k"), product([1, 2, 5, 16, 33], [1, 2, 3, 7]))
-def test_kth_largest(length, k):
+def test_kth_largest_matches_sorting(length, k):
     x = np.random.default_rng(length * k).integers(0, 9, (2, 4, length)).astype(np.float32)
-    wanted = np.sort(x)[..., -k, None] if k <= length else np.full((2, 4, 1), -np.inf)
-    np.testing.assert_array_equal(kth_largest(x, k), wanted)
+    expected_values = np.sort(x)[..., -k, None] if k <= length else np.full((2, 4, 1), -np.inf)
+    np.testing.assert_array_equal(kth_largest(x, k), expected_values)
 
 
-def test_padding_is_written_nowhere():
+def test_compute_in_buckets_removes_padding():
     lengths, x = [3, 0, 9, 8, 1], rows(21, 2)
     np.testing.assert_array_equal(compute_in_buckets(lengths, x, 2, lambda padded, _: padded.copy()), x)
 
 
-def test_a_long_lattice_in_groups():
-    found = random_lattice([130, 70])
+def test_long_lattice_matches_torch():
+    lattice = random_lattice([130, 70])
     config = FlatConfig(width=8, heads=2, layers=2)
     module = SpanEncoder(config, 4, 4)
     predictor = flat_numpy.SpanEncoder(config, weights_of(module))
-    check(module, predictor, rows(found.n_characters, 4), rows(found.n_words, 4), found)
+    check(module, predictor, rows(lattice.n_characters, 4), rows(lattice.n_words, 4), lattice)

@@ -1,4 +1,4 @@
-"""The attention of spans in its fast form is the papers' form, for each sentence as if it were alone."""
+"""Test the optimized attention of spans (FLAT and MECT) against the equations of the papers, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ OPTIONS: list[dict[str, Any]] = [
 
 
 class Setting:
-    """An attention with its positions, a batch, and random floats for it."""
+    """Attention and relative positions with random weights, and a batch of random embeddings."""
 
     def __init__(self, lattice: Lattice, *, n_heads: int = 3, width: int = WIDTH, **options: Any) -> None:
         torch.manual_seed(0)
         distances, self.dropout = options.pop("distances", DISTANCES), options.pop("dropout", 0.0)
         self.attention = SpanAttention(width=width, n_heads=n_heads, **options).double()
         if self.attention.random is not None:
-            # As they begin, the numbers of random attention are too small to be seen.
+            # The initial values of random attention are too small to have a visible effect.
             torch.nn.init.normal_(self.attention.random.blocks)
         self.positions = SpanPositions(width=width, distances=distances).double()
         self.lattice = lattice
@@ -61,24 +61,24 @@ class Setting:
         parameters = [*self.attention.parameters(), *self.positions.parameters()]
         return [self.characters, self.words, self.other_stream, *parameters]
 
-    def heads(self, *, word_queries: bool, crossed: bool = False) -> tuple[SpanHeads, PaddedGroups]:
+    def heads(self, *, word_queries: bool, cross_attention: bool = False) -> tuple[SpanHeads, PaddedGroups]:
         plan = plan_spans(self.lattice, word_queries=word_queries)
         groups = PaddedGroups.of(plan.character_groups + plan.word_groups, len(plan.distances), "cpu")
         relative = self.positions(torch.from_numpy(plan.distances), plan.longest)
         rows = torch.cat((self.characters, self.words))
-        queries = self.other_stream if crossed else rows
+        queries = self.other_stream if cross_attention else rows
         n_queries = None if word_queries else self.lattice.n_characters
         return self.attention.heads(queries[:n_queries], rows, relative, groups), groups
 
-    def attend(self, *, word_queries: bool, crossed: bool = False) -> Tensor:
+    def attend(self, *, word_queries: bool, cross_attention: bool = False) -> Tensor:
         """Return the values of all characters, and of all words if they are queries."""
-        heads, groups = self.heads(word_queries=word_queries, crossed=crossed)
+        heads, groups = self.heads(word_queries=word_queries, cross_attention=cross_attention)
         return attend_spans(heads, groups, self.dropout).flatten(1)
 
-    def reference(self, *, word_queries: bool, crossed: bool = False) -> Tensor:
-        """Return what the paper's form gives."""
+    def reference(self, *, word_queries: bool, cross_attention: bool = False) -> Tensor:
+        """Compute the same output with the equations of the paper."""
         rows = torch.cat((self.characters, self.words))
-        queries = self.other_stream if crossed else rows
+        queries = self.other_stream if cross_attention else rows
         lengths, counts = self.lattice.lengths.tolist(), self.lattice.counts.tolist()
 
         def split(x: Tensor) -> list[Tensor]:
@@ -94,31 +94,38 @@ class Setting:
 
 
 @pytest.mark.parametrize("word_queries", [False, True])
-@pytest.mark.parametrize("crossed", [False, True])
+@pytest.mark.parametrize("cross_attention", [False, True])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_spans_get_what_the_papers_form_gives(options: dict[str, Any], crossed: bool, word_queries: bool) -> None:
-    setting, choice = Setting(random_lattice(LENGTHS), **options), {"word_queries": word_queries, "crossed": crossed}
+def test_span_attention_equals_paper_equations(
+    options: dict[str, Any], cross_attention: bool, word_queries: bool
+) -> None:
+    setting, choice = (
+        Setting(random_lattice(LENGTHS), **options),
+        {"word_queries": word_queries, "cross_attention": cross_attention},
+    )
     assert_same(setting.attend(**choice), setting.reference(**choice), setting.leaves)
 
 
-@pytest.mark.parametrize("most", [1, 5, 1000])
-def test_the_size_of_groups_changes_nothing(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", [1, 5, 1000])
+def test_group_size_does_not_change_output(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
-    monkeypatch.setattr(span_plan, "MAX_QUERIES", most)
+    monkeypatch.setattr(span_plan, "MAX_QUERIES", limit)
     assert_same(setting.attend(word_queries=True), expected, setting.leaves)
 
 
-@pytest.mark.parametrize(("price", "most"), [(0, 1), (1 << 30, 1 << 30), (1 << 30, 20_000)])
-def test_the_padding_of_groups_changes_nothing(price: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("bucket_cost", "limit"), [(0, 1), (1 << 30, 1 << 30), (1 << 30, 20_000)])
+def test_padding_of_groups_does_not_change_output(
+    bucket_cost: int, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     setting = Setting(random_lattice(LENGTHS), n_positions=20)
     expected = setting.attend(word_queries=True)
-    monkeypatch.setitem(span_groups.SPAN_PAIRS_PER_BUCKET, "cpu", price)
-    monkeypatch.setitem(span_groups.MAX_PAIRS, "cpu", most)
+    monkeypatch.setitem(span_groups.SPAN_PAIRS_PER_BUCKET, "cpu", bucket_cost)
+    monkeypatch.setitem(span_groups.MAX_PAIRS, "cpu", limit)
     _, groups = setting.heads(word_queries=True)
     for bucket in groups.buckets:
         n_groups, n_queries, n_keys, n_columns = bucket.shape
-        assert n_groups == 1 or n_groups * n_queries * (n_keys + n_columns) <= 2 * most
+        assert n_groups == 1 or n_groups * n_queries * (n_keys + n_columns) <= 2 * limit
     assert_same(setting.attend(word_queries=True), expected, setting.leaves)
 
 
@@ -127,7 +134,7 @@ BATCHES = {
     "one character": lattice_of((1, [])),
     "one character and its word": lattice_of((1, [(0, 0)])),
     "long words": lattice_of((30, [(0, 29), (0, 14), (3, 28)]), (9, [(0, 8)])),
-    "words of one place": lattice_of((8, [(2, 3), (2, 4), (2, 5), (2, 6)])),
+    "words with the same start": lattice_of((8, [(2, 3), (2, 4), (2, 5), (2, 6)])),
     "the same word twice": lattice_of((6, [(1, 3), (1, 3), (0, 1)])),
     "words in any order": lattice_of((20, [(15, 18), (2, 3), (17, 18), (0, 4), (9, 10)])),
     "many words": random_lattice([25], density=2.0),
@@ -136,14 +143,14 @@ BATCHES = {
 
 @pytest.mark.parametrize("word_queries", [False, True])
 @pytest.mark.parametrize("name", BATCHES)
-def test_special_batches_are_those_of_the_papers_form(name: str, word_queries: bool) -> None:
+def test_unusual_lattices_equal_paper_equations(name: str, word_queries: bool) -> None:
     setting = Setting(BATCHES[name])
     expected = setting.reference(word_queries=word_queries)
     assert_same(setting.attend(word_queries=word_queries), expected, setting.leaves)
 
 
 @pytest.mark.parametrize("word_queries", [False, True])
-def test_gradients_under_dropout_are_those_of_differences(word_queries: bool) -> None:
+def test_gradients_with_dropout_equal_finite_differences(word_queries: bool) -> None:
     setting = Setting(lattice_of((3, [(0, 1)]), (2, [(0, 1)])), n_heads=2, width=4, dropout=0.4)
 
     def attend(*_: Tensor) -> Tensor:
@@ -154,13 +161,13 @@ def test_gradients_under_dropout_are_those_of_differences(word_queries: bool) ->
     assert torch.autograd.gradcheck(attend, leaves, fast_mode=True)
 
 
-def test_checkpointing_finds_each_tensor_and_so_the_gpu_whose_random_numbers_it_restores() -> None:
+def test_checkpointing_finds_all_tensors_of_heads() -> None:
     heads, _ = Setting(random_lattice(LENGTHS), n_positions=30).heads(word_queries=True)
     assert sum(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(heads)) == len(heads._fields)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
-def test_long_sentences_whose_maps_are_recomputed_get_the_same(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recomputed_attention_maps_give_same_output(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
     setting = Setting(random_lattice(LENGTHS), n_positions=30, dropout=p)
     torch.manual_seed(1)
     expected = setting.attend(word_queries=True)
@@ -169,8 +176,8 @@ def test_long_sentences_whose_maps_are_recomputed_get_the_same(p: float, monkeyp
     assert_same(setting.attend(word_queries=True), expected, setting.leaves, within=1e-12)
 
 
-def test_scores_by_hand() -> None:
-    """One head of width 2 whose projections are the identity, a character that asks itself and a word."""
+def test_attention_weights_equal_manual_calculation() -> None:
+    """Use one head of width 2 whose projections are the identity, and a sentence of two characters and a word."""
     lattice = lattice_of((2, [(0, 1)]))
     setting = Setting(lattice, n_heads=1, width=2)
     attention, u, v = setting.attention, [0.3, -0.2], [-0.5, 0.7]
@@ -195,7 +202,7 @@ def test_scores_by_hand() -> None:
         assert weights[i, 0].tolist() == pytest.approx([math.exp(score) / total for score in scores], abs=1e-12)
 
 
-def test_dropout_on_the_map_keeps_the_mean() -> None:
+def test_attention_dropout_keeps_mean_output() -> None:
     setting = Setting(random_lattice([60]), dropout=0.5)
     outputs = torch.stack([setting.attend(word_queries=False).detach() for _ in range(200)])
     assert not torch.allclose(outputs[0], outputs[1])

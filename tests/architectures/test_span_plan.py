@@ -1,4 +1,4 @@
-"""The plan of a batch of lattices: its groups cover all queries, and each pair finds its distances."""
+"""Test the plan of span attention for a batch of lattices: groups of queries, and distances of span pairs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from spacy_tener.architectures.flat import plans as span_plan
 from spacy_tener.architectures.flat.plans import plan_spans
 from spacy_tener.embedders.lattice import Lattice
 
-any_plan = settings(max_examples=40, deadline=None)
+property_settings = settings(max_examples=40, deadline=None)
 
 
-@any_plan
+@property_settings
 @given(any_lattice, st.integers(1, 20))
-def test_each_pair_has_its_four_distances(lattice: Lattice, most: int) -> None:
+def test_plan_has_four_distances_per_span_pair(lattice: Lattice, max_queries: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_plan, "MAX_QUERIES", most)
+        patch.setattr(span_plan, "MAX_QUERIES", max_queries)
         plan = plan_spans(lattice, word_queries=True)
     spans_of_sentences = sentences_of(lattice)
     for group in plan.character_groups + plan.word_groups:
@@ -31,23 +31,23 @@ def test_each_pair_has_its_four_distances(lattice: Lattice, most: int) -> None:
         np.testing.assert_array_equal(plan.distances[group.columns[group.pairs]], expected)
 
 
-@any_plan
+@property_settings
 @given(any_lattice, st.integers(1, 20), st.booleans())
-def test_groups_cover_each_query_once_and_cut_sentences_evenly(lattice: Lattice, most: int, words: bool) -> None:
+def test_groups_cover_queries_once_with_even_sizes(lattice: Lattice, max_queries: int, words: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(span_plan, "MAX_QUERIES", most)
+        patch.setattr(span_plan, "MAX_QUERIES", max_queries)
         plan = plan_spans(lattice, word_queries=words)
     queries = [row for group in plan.character_groups + plan.word_groups for row in group.queries]
     assert queries == list(range(lattice.n_characters + (lattice.n_words if words else 0)))
     for groups in (plan.character_groups, plan.word_groups):
         for sentence in range(len(lattice.lengths)):
             sizes = [len(group.queries) for group in groups if group.sentence == sentence]
-            assert not sizes or (max(sizes) <= most and max(sizes) - min(sizes) <= 1)
+            assert not sizes or (max(sizes) <= max_queries and max(sizes) - min(sizes) <= 1)
 
 
-@any_plan
+@property_settings
 @given(any_lattice, st.booleans())
-def test_relative_positions_are_listed_once_where_they_are_needed(lattice: Lattice, words: bool) -> None:
+def test_relative_positions_are_unique_and_used(lattice: Lattice, words: bool) -> None:
     plan = plan_spans(lattice, word_queries=words)
     groups = plan.character_groups + plan.word_groups
     for group in groups:
@@ -58,7 +58,7 @@ def test_relative_positions_are_listed_once_where_they_are_needed(lattice: Latti
     assert (np.abs(plan.distances) < lattice.longest).all()
 
 
-def test_rows_are_all_characters_then_all_words() -> None:
+def test_rows_are_characters_followed_by_words() -> None:
     plan = plan_spans(lattice_of((2, [(0, 1)]), (3, [(1, 2), (0, 2)])), word_queries=True)
     assert [group.keys.tolist() for group in plan.character_groups] == [[0, 1, 5], [2, 3, 4, 6, 7]]
     assert [group.queries.tolist() for group in plan.word_groups] == [[5], [6, 7]]
@@ -66,7 +66,7 @@ def test_rows_are_all_characters_then_all_words() -> None:
 
 
 @pytest.mark.parametrize("length", [54, 300])
-def test_columns_grow_with_the_sentence_and_not_with_its_pairs(length: int) -> None:
+def test_column_count_grows_linearly_with_sentence_length(length: int) -> None:
     lattice = random_lattice([length])
     n_sizes = len(np.unique(lattice.tails - lattice.heads)) + 1
     groups = plan_spans(lattice, word_queries=False).character_groups

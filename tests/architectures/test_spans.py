@@ -1,4 +1,4 @@
-"""Relative positions of spans, and random attention, of which a batch touches what its sentences reach."""
+"""Test the relative positions of spans, and random attention, which uses only the blocks that a batch requires."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def embed(positions: SpanPositions, plan: SpanPlan) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("distances", CHOICES)
-def test_rows_and_the_gradient_of_their_weights_are_the_papers(distances: tuple[str, ...]) -> None:
+def test_position_embeddings_and_gradients_equal_paper_equations(distances: tuple[str, ...]) -> None:
     positions, lattice = make_positions(distances=distances), random_lattice([1, 17, 60])
     plan = plan_spans(lattice, word_queries=True)
     spans_of_sentences = sentences_of(lattice)
@@ -39,7 +39,7 @@ def test_rows_and_the_gradient_of_their_weights_are_the_papers(distances: tuple[
         assert_same(rows[group.columns[group.pairs]], expected, [positions.fuse.weight])
 
 
-def test_weights_begin_as_those_of_one_layer_over_all_distances() -> None:
+def test_fusion_weights_are_initialized_as_single_linear_layer() -> None:
     bound = 1 / math.sqrt(4 * 50)
     weight = make_positions(width=50).fuse.weight
     assert bound * 0.99 < weight.abs().max() <= bound
@@ -54,8 +54,8 @@ def make_attention(n_positions: int, n_heads: int = HEADS) -> RandomAttention:
     return RandomAttention(n_heads=n_heads, n_positions=n_positions).double()
 
 
-def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
-    """The numbers, each looked up by itself."""
+def lookup_elementwise(attention: RandomAttention, queries: int, keys: int) -> Tensor:
+    """Look up the values of random attention one at a time."""
     blocks_per_side = math.ceil(attention.n_positions / BLOCK)
     numbers = torch.zeros(queries, HEADS, keys, dtype=torch.float64)
     for head in range(HEADS):
@@ -68,15 +68,15 @@ def one_by_one(attention: RandomAttention, queries: int, keys: int) -> Tensor:
 
 @pytest.mark.parametrize("n_positions", N_POSITIONS)
 @pytest.mark.parametrize(("queries", "keys"), [(0, 0), (0, 3), (1, 1), (16, 17), (17, 16), (12, 40), (40, 40)])
-def test_each_head_and_pair_of_positions_has_its_number(n_positions: int, queries: int, keys: int) -> None:
+def test_random_attention_equals_elementwise_lookup(n_positions: int, queries: int, keys: int) -> None:
     attention = make_attention(n_positions)
     got = attention(queries, keys)
     assert got.shape == (min(queries, n_positions), HEADS, min(keys, n_positions))
-    assert torch.equal(got, one_by_one(attention, got.shape[0], got.shape[2]))
+    assert torch.equal(got, lookup_elementwise(attention, got.shape[0], got.shape[2]))
 
 
 @pytest.mark.parametrize("n_positions", N_POSITIONS)
-def test_no_two_pairs_share_a_number(n_positions: int) -> None:
+def test_random_attention_shares_no_parameters(n_positions: int) -> None:
     numbers = make_attention(n_positions)(n_positions, n_positions)
     assert len(numbers.unique()) == HEADS * n_positions**2
 
@@ -85,7 +85,7 @@ def test_no_two_pairs_share_a_number(n_positions: int) -> None:
     ("queries", "keys", "blocks"),
     [(1, 1, [0]), (16, 16, [0]), (16, 17, [0, 1]), (17, 17, [0, 1, 4, 5]), (33, 10, [0, 4, 8]), (99, 999, range(16))],
 )
-def test_a_batch_touches_only_the_blocks_that_it_reaches(queries: int, keys: int, blocks: Sequence[int]) -> None:
+def test_sparse_gradient_covers_only_used_blocks(queries: int, keys: int, blocks: Sequence[int]) -> None:
     attention = make_attention(4 * BLOCK)
     attention(queries, keys).sum().backward()
     gradient = attention.blocks.grad
@@ -94,17 +94,17 @@ def test_a_batch_touches_only_the_blocks_that_it_reaches(queries: int, keys: int
     assert gradient.coalesce().indices().tolist() == [list(blocks)]
 
 
-def test_the_gradient_is_that_of_the_numbers_one_by_one() -> None:
+def test_block_gradient_equals_elementwise_lookup() -> None:
     attention = make_attention(40)
     weight = torch.randn(11, HEADS, 21, dtype=torch.float64)
-    (found,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
-    (wanted,) = torch.autograd.grad((one_by_one(attention, 11, 21) * weight).sum(), attention.blocks)
-    assert torch.equal(found.to_dense(), wanted)
-    # What lies in the blocks but behind the last positions has no part in it.
-    assert int((wanted != 0).sum()) == HEADS * 11 * 21
+    (gradient,) = torch.autograd.grad((attention(11, 21) * weight).sum(), attention.blocks)
+    (expected,) = torch.autograd.grad((lookup_elementwise(attention, 11, 21) * weight).sum(), attention.blocks)
+    assert torch.equal(gradient.to_dense(), expected)
+    # Values in these blocks for later positions have no gradient.
+    assert int((expected != 0).sum()) == HEADS * 11 * 21
 
 
-def test_it_begins_as_small_as_in_the_released_code() -> None:
+def test_random_attention_has_initial_scale_of_released_code() -> None:
     numbers = make_attention(320, n_heads=8)(320, 320)
     assert numbers.std().item() == pytest.approx(1 / math.sqrt(3 * 8 * 320 * 320), rel=0.01)
     assert abs(numbers.mean().item()) < 1e-5

@@ -1,3 +1,5 @@
+"""Test the transformer encoder: layers, positions, dropout, and default settings."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -30,7 +32,7 @@ def tokens(lengths: list[int] = LENGTHS, width: int = 10) -> Tensor:
     return torch.randn(sum(lengths), width, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
 
 
-def test_a_layer_is_the_papers() -> None:
+def test_layer_equals_paper_equations() -> None:
     encoder = make(input_width=None, layers=1)
     (layer,) = encoder.layers
     x = tokens([9], 24)
@@ -38,7 +40,7 @@ def test_a_layer_is_the_papers() -> None:
     assert torch.allclose(encoder(x, [9]), expected, atol=1e-11)
 
 
-def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
+def test_vanilla_encoder_adds_absolute_positions_to_input() -> None:
     encoder = make(adapted=False, layers=1)
     x = tokens([5, 8])
     table = interleave(*sinusoids(8, 24, x))
@@ -46,7 +48,7 @@ def test_the_vanilla_encoder_adds_absolute_positions_to_its_input() -> None:
     assert torch.allclose(encoder(x, [5, 8]), encoder.layers[0](q_position, Ragged.of([5, 8], heads=3)), atol=1e-12)
 
 
-def test_no_dropout_follows_the_input_layer_or_the_attention() -> None:
+def test_input_layer_and_attention_have_no_output_dropout() -> None:
     encoder, x = make(dropout=0.9, attention_dropout=0.0), tokens()
     for layer in encoder.layers:
         torch.nn.init.zeros_(layer.feed_forward.narrow.weight)
@@ -56,8 +58,8 @@ def test_no_dropout_follows_the_input_layer_or_the_attention() -> None:
 
 
 @pytest.mark.parametrize("zeroed", ["widen", "narrow"])
-def test_dropout_follows_both_halves_of_the_feed_forward(zeroed: str) -> None:
-    """With the first half's weights at zero and its bias at one, what varies can only come from a dropout."""
+def test_feed_forward_has_dropout_after_both_layers(zeroed: str) -> None:
+    """The weights of a layer are zero and its biases are one, so that only dropout can cause variation."""
     feed_forward = make(dropout=0.5, layers=1).layers[0].feed_forward.train()
     torch.nn.init.zeros_(getattr(feed_forward, zeroed).weight)
     torch.nn.init.ones_(getattr(feed_forward, zeroed).bias)
@@ -70,7 +72,7 @@ def test_dropout_follows_both_halves_of_the_feed_forward(zeroed: str) -> None:
         assert remaining.unique().numel() > 1000
 
 
-def test_tables_of_positions_are_no_part_of_the_weights() -> None:
+def test_position_tables_are_not_in_state_dict() -> None:
     encoder = make()
     before = set(encoder.state_dict())
     encoder(tokens(), LENGTHS)
@@ -78,13 +80,13 @@ def test_tables_of_positions_are_no_part_of_the_weights() -> None:
     assert not list(encoder.buffers())
 
 
-def test_float32_agrees_with_float64_far_into_a_long_sequence() -> None:
+def test_float32_is_close_to_float64_for_long_sequence() -> None:
     encoder, x = make(layers=1), tokens([3000])
     expected = encoder(x, [3000])
     assert (encoder.float()(x.float(), [3000]) - expected).abs().max() < 1e-4
 
 
-def test_the_config_chooses_the_attention() -> None:
+def test_config_selects_attention_type_and_scale() -> None:
     assert isinstance(transformer_attention(TransformerConfig()), AdaptedAttention)
     vanilla = transformer_attention(TransformerConfig(adapted=False))
     assert isinstance(vanilla, VanillaAttention)
@@ -94,11 +96,11 @@ def test_the_config_chooses_the_attention() -> None:
     assert transformer_attention(TransformerConfig(adapted=False, scaled=False)).scale == 1.0
 
 
-def test_attention_dropout_is_the_other_dropout_unless_given() -> None:
+def test_attention_dropout_defaults_to_dropout() -> None:
     assert transformer_attention(TransformerConfig(dropout=0.2)).dropout == 0.2
     assert transformer_attention(TransformerConfig(dropout=0.2, attention_dropout=0.0)).dropout == 0.0
 
 
-def test_the_feed_forward_is_twice_as_wide_unless_given() -> None:
+def test_feed_forward_width_defaults_to_twice_the_width() -> None:
     assert make().layers[0].feed_forward.widen.out_features == 48
     assert make(ff_width=7).layers[0].feed_forward.widen.out_features == 7

@@ -1,7 +1,6 @@
-"""Every architecture, and the baselines of the papers with encoders of spaCy, memorizes eight texts under the
-CRF tagger, and says the same once saved and loaded.
+"""Test that all architectures, and the baselines of the papers, memorize eight texts with a CRF tagger.
 
-To cover another one, add its name and config to `VARIANTS`. What it is made of is looked up in the registry.
+The predictions are the same after saving and loading. To test another architecture, add it to `VARIANTS`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from small_systems import TEXTS, examples_of, pipeline
 
 WIDTH = 24
 EXPECTED = [entities for _, entities in TEXTS]
-# As wide as spaCy's own encoders want their input to be.
+# The encoders of spaCy require inputs of their own width.
 CHARACTERS = {"@architectures": "spacy_tener.CharEmbed.v1", "width": 16, "bigram_width": 8, "dropout": 0.0}
 WORDS = {"@architectures": "spacy_tener.WordCharEmbed.v1", "width": 16, "dropout": 0.0, "project_to": WIDTH}
 HASHED = {
@@ -24,17 +23,17 @@ HASHED = {
 }
 
 
-def whole(name, **settings):
-    """An architecture that takes its embedder itself."""
+def complete_model(name, **settings):
+    """Return the config of an architecture that has an argument for its embedder."""
     return {"@architectures": name, "embed": CHARACTERS, "dropout": 0.0, **settings}
 
 
 def grn(**settings):
-    return whole("spacy_tener.GRN.v1", **{"width": WIDTH, **settings})
+    return complete_model("spacy_tener.GRN.v1", **{"width": WIDTH, **settings})
 
 
 def encoder(name, embed=CHARACTERS, **settings):
-    """An encoder over an embedder, put together by spaCy."""
+    """Return the config of a spaCy Tok2Vec that combines an embedder and an encoder."""
     encode = {"@architectures": name, "width": WIDTH, **settings}
     return {"@architectures": "spacy.Tok2Vec.v2", "embed": embed, "encode": encode}
 
@@ -61,8 +60,8 @@ def baseline(name):
 
 
 VARIANTS = [
-    ("TENER", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2)),
-    ("transformer", whole("spacy_tener.TENER.v1", width=WIDTH, heads=2, adapted=False)),
+    ("TENER", complete_model("spacy_tener.TENER.v1", width=WIDTH, heads=2)),
+    ("transformer", complete_model("spacy_tener.TENER.v1", width=WIDTH, heads=2, adapted=False)),
     ("GRN", grn()),
     ("BiLSTM", encoder("spacy.TorchBiLSTMEncoder.v1", **BILSTM)),
     *((name, baseline(name)) for name in BASELINES),
@@ -71,25 +70,25 @@ VARIANTS = [
 ]
 
 
-def learn_by_heart(nlp):
-    """Train until every text is recognised, which most do in 15 steps; or for 200."""
+def memorize(nlp):
+    """Train until the entities of all texts are predicted, for at most 200 steps. Most architectures need 15 steps."""
     examples = examples_of(nlp)
     optimizer = nlp.initialize(lambda: examples)
     optimizer.learn_rate = 0.03
     for _ in range(200):
-        if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.2 and recognised(nlp) == EXPECTED:
+        if nlp.update(examples, sgd=optimizer)["tener_ner"] < 0.2 and predict_entities(nlp) == EXPECTED:
             return
 
 
-def recognised(nlp):
+def predict_entities(nlp):
     docs = nlp.pipe([text for text, _ in TEXTS])
     return [[(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in docs]
 
 
 @pytest.mark.parametrize(("name", "tok2vec"), VARIANTS, ids=[name for name, _ in VARIANTS])
-def test_all_texts_are_learned_by_heart(name, tok2vec, tmp_path):
+def test_variants_memorize_training_texts(name, tok2vec, tmp_path):
     nlp = pipeline(tok2vec)
-    learn_by_heart(nlp)
-    assert recognised(nlp) == EXPECTED
+    memorize(nlp)
+    assert predict_entities(nlp) == EXPECTED
     nlp.to_disk(tmp_path)
-    assert recognised(spacy.load(tmp_path)) == EXPECTED
+    assert predict_entities(spacy.load(tmp_path)) == EXPECTED

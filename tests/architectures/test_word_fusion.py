@@ -1,3 +1,5 @@
+"""Test the fusion of words into characters (FLAT-ATSSA) against the equations of the paper."""
+
 from __future__ import annotations
 
 import math
@@ -15,7 +17,7 @@ from spacy_tener.embedders.lattice import Lattice
 CHARS, WORDS, WIDTH, HEADS = 5, 4, 12, 3
 
 
-# Nested, overlapping and repeated words, a sentence without words, one without characters, one that is a word.
+# Sentences with nested, overlapping and repeated words, without words, without characters, and that are a single word.
 SENTENCES: list[tuple[int, Words]] = [
     (7, [(0, 2), (0, 1), (2, 3), (2, 6), (5, 6), (5, 6)]),
     (3, []),
@@ -38,7 +40,7 @@ def rows(lattice: Lattice) -> tuple[Tensor, Tensor]:
 
 
 def position(distance: int) -> Tensor:
-    """`p_d` of equation 3."""
+    """Compute `p_d` (equation 3)."""
     values = []
     for i in range(0, WIDTH, 2):
         angle = distance / 10000 ** (i / WIDTH)
@@ -46,8 +48,8 @@ def position(distance: int) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def read_words(fusion: WordFusion, char: Tensor, i: int, words: Tensor, spans: Words) -> Tensor:
-    """Equations 5, 13, 14 and 15 for the character at `i` of a sentence with these words."""
+def reference_character(fusion: WordFusion, char: Tensor, i: int, words: Tensor, spans: Words) -> Tensor:
+    """Compute equations 5, 13, 14 and 15 for the character at index `i` of a sentence."""
     covering = [j for j, (head, tail) in enumerate(spans) if head <= i <= tail]
     if not covering:
         return char.new_zeros(WIDTH)
@@ -67,24 +69,24 @@ def read_words(fusion: WordFusion, char: Tensor, i: int, words: Tensor, spans: W
     return torch.cat(mixed)
 
 
-def paper(fusion: WordFusion, chars: Tensor, words: Tensor, sentences: list[tuple[int, Words]]) -> Tensor:
-    read = []
+def reference(fusion: WordFusion, chars: Tensor, words: Tensor, sentences: list[tuple[int, Words]]) -> Tensor:
+    fused_rows = []
     own_chars = chars.split([length for length, _ in sentences])
     own_words = words.split([len(spans) for _, spans in sentences])
     for characters, matched, (_, spans) in zip(own_chars, own_words, sentences, strict=True):
-        read += [read_words(fusion, char, i, matched, spans) for i, char in enumerate(characters)]
-    return torch.stack(read)
+        fused_rows += [reference_character(fusion, char, i, matched, spans) for i, char in enumerate(characters)]
+    return torch.stack(fused_rows)
 
 
-def test_the_fast_form_is_the_papers_with_all_its_gradients() -> None:
+def test_fusion_and_gradients_equal_paper_equations() -> None:
     fusion, lattice = make(), lattice_of(*SENTENCES)
     chars, words = rows(lattice)
-    got, expected = fusion(chars, words, CoverSegments(lattice)), paper(fusion, chars, words, SENTENCES)
+    got, expected = fusion(chars, words, CoverSegments(lattice)), reference(fusion, chars, words, SENTENCES)
     assert_same(got, expected, [chars, words, *fusion.parameters()], within=1e-12)
 
 
 @pytest.mark.parametrize("sentences", [[], [(0, [])], [(4, []), (2, [])]])
-def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, Words]]) -> None:
+def test_sentences_without_words_give_zeros(sentences: list[tuple[int, Words]]) -> None:
     fusion, lattice = make(), lattice_of(*sentences)
     chars, words = rows(lattice)
     fused = fusion(chars, words, CoverSegments(lattice))
@@ -94,18 +96,18 @@ def test_no_words_give_zeros_and_gradients_of_zero(sentences: list[tuple[int, Wo
     assert not chars.grad.any()
 
 
-def test_there_are_as_many_pairs_as_words_have_characters() -> None:
-    """One character under a hundred words costs the others nothing."""
+def test_pair_count_equals_sum_of_word_lengths() -> None:
+    """A character that is covered by a hundred words does not increase the cost of other characters."""
     lattice = lattice_of((1000, [(0, 1 + i % 3) for i in range(100)]))
     covers = CoverSegments(lattice)
     assert len(covers.characters.index) == len(covers.words.index) == sum(2 + i % 3 for i in range(100))
     assert covers.longest == 4
 
 
-def test_dropout_acts_on_the_map_in_training() -> None:
+def test_attention_dropout_applies_only_in_training() -> None:
     fusion, lattice = make(dropout=0.5), lattice_of(*SENTENCES)
     chars, words = rows(lattice)
     covers = CoverSegments(lattice)
     assert not torch.allclose(fusion(chars, words, covers), fusion(chars, words, covers))
     predicted = fusion.eval()(chars, words, covers)
-    assert torch.allclose(predicted, paper(fusion, chars, words, SENTENCES), atol=1e-12)
+    assert torch.allclose(predicted, reference(fusion, chars, words, SENTENCES), atol=1e-12)

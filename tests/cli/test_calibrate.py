@@ -1,4 +1,4 @@
-"""`python -m spacy tener calibrate`: what it fits, says, keeps and refuses."""
+"""Test the command `calibrate`: temperature, thresholds, output and errors."""
 
 import json
 import re
@@ -8,7 +8,7 @@ import spacy
 from command_line import run_tener
 from small_corpora import save_corpus
 
-TEXT, PLACES = "王小明去了上海", [(0, 3), (5, 7)]
+TEXT, OFFSETS = "王小明去了上海", [(0, 3), (5, 7)]
 MODELS: dict[str, bytes] = {}
 
 
@@ -23,13 +23,13 @@ def model(train, tmp_path):
 
 @pytest.fixture
 def data(tmp_path):
-    """Writes texts in some of which what the model finds is not annotated."""
+    """Return a function that writes a corpus in which some entities that the model predicts are not annotated."""
 
     def write(name="dev", *, count=60, every=3, labels=("PER", "GPE")):
         texts = []
         for number in range(count):
-            left_out = None if number % every else number // every % 2
-            entities = [(*PLACES[i], label) for i, label in enumerate(labels) if i != left_out]
+            missing_entity = None if number % every else number // every % 2
+            entities = [(*OFFSETS[i], label) for i, label in enumerate(labels) if i != missing_entity]
             texts.append((TEXT, entities))
         return save_corpus(tmp_path / f"{name}.spacy", texts)
 
@@ -49,7 +49,7 @@ def cfg_of(model):
     return json.loads((model / "tener_ner/cfg").read_text(encoding="utf8"))
 
 
-def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_after(model, data, tmp_path):
+def test_temperature_is_saved_and_calibration_error_reported(model, data, tmp_path):
     before = files(model)
     code, output = calibrate(model, data(), "-o", model, "--force", "--test", data("test"))
     assert code == 0, output
@@ -64,12 +64,12 @@ def test_it_keeps_a_calibration_in_the_model_and_shows_the_error_before_and_afte
     assert [(ent.text, ent.label_) for ent in nlp(TEXT).ents] == [("王小明", "PER"), ("上海", "GPE")]
     again = calibrate(model, data(), "--output", tmp_path / "again", "--test", data("test"))[1]
     assert f"before {better}after" in again
-    # Five in six are right.
+    # Five of six predicted entities are correct.
     (decoding,) = pipe.decode([nlp(TEXT)])
     assert [entity.probability for entity in decoding.entities] == pytest.approx([5 / 6] * 2, abs=0.17)
 
 
-def test_thresholds_of_other_probabilities_do_not_stay(model, data):
+def test_calibration_removes_existing_threshold(model, data):
     path = model / "tener_ner/cfg"
     path.write_text(json.dumps({**cfg_of(model), "threshold": 0.99}), encoding="utf8")
     code, output = calibrate(model, data(), "-o", model, "--force")
@@ -79,7 +79,7 @@ def test_thresholds_of_other_probabilities_do_not_stay(model, data):
     assert len(spacy.load(model)(TEXT).ents) == 2
 
 
-def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path):
+def test_output_directory_gets_calibrated_copy(model, data, tmp_path):
     before, new = files(model), tmp_path / "of" / "mine" / "model"
     code, output = calibrate(model, data(), "--output", new)
     assert code == 0, output
@@ -92,7 +92,7 @@ def test_another_directory_gets_a_copy_and_the_model_stays(model, data, tmp_path
     assert "exists already" in output
 
 
-def test_thresholds_keep_a_wished_precision(model, data):
+def test_thresholds_ensure_requested_precision(model, data):
     code, output = calibrate(model, data(), "-o", model, "--force", "--precision", 0.7, "--test", data("test"))
     assert code == 0, output
     assert "On the test set: 120 of 120 above the threshold, 0.833 correct" in output
@@ -101,7 +101,7 @@ def test_thresholds_keep_a_wished_precision(model, data):
     assert len(spacy.load(model)(TEXT).ents) == 2
 
 
-def test_a_precision_that_cannot_be_promised_changes_nothing(model, data):
+def test_unreachable_precision_leaves_model_unchanged(model, data):
     before = files(model)
     code, output = calibrate(model, data(), "-o", model, "--force", "--precision", 0.99)
     assert code == 1
@@ -109,7 +109,7 @@ def test_a_precision_that_cannot_be_promised_changes_nothing(model, data):
     assert files(model) == before
 
 
-def test_label_below_the_precision_loses_a_threshold_for_other_probabilities(model, tmp_path):
+def test_label_below_precision_loses_existing_threshold(model, tmp_path):
     person, place = (0, 3, "PER"), (5, 7, "GPE")
     texts = [(TEXT, [person] * (number % 20 != 0) + [place] * (number % 3 == 0)) for number in range(240)]
     save_corpus(tmp_path / "dev.spacy", texts)
@@ -124,7 +124,7 @@ def test_label_below_the_precision_loses_a_threshold_for_other_probabilities(mod
     assert len(spacy.load(model)(TEXT).ents) == 2
 
 
-def test_one_text_is_too_little_to_cross_validate(model, tmp_path):
+def test_cross_validation_requires_multiple_texts(model, tmp_path):
     entities = [(7 * i, 7 * i + 3, "PER") for i in range(40) if i % 2]
     save_corpus(tmp_path / "one.spacy", [(TEXT * 40, entities)])
     code, output = calibrate(model, tmp_path / "one.spacy", "-o", model, "--force")
@@ -133,7 +133,7 @@ def test_one_text_is_too_little_to_cross_validate(model, tmp_path):
     assert code == 0, output
 
 
-def test_an_error_while_writing_loses_nothing(model, data, monkeypatch):
+def test_write_error_leaves_model_unchanged(model, data, monkeypatch):
     before = files(model)
     monkeypatch.setattr("spacy.Language.to_disk", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
     code, output = calibrate(model, data(), "-o", model, "--force")
@@ -142,7 +142,7 @@ def test_an_error_while_writing_loses_nothing(model, data, monkeypatch):
     assert files(model) == before
 
 
-def test_what_it_cannot_do_is_said_and_nothing_is_changed(model, data, tmp_path):
+def test_unsuitable_corpus_leaves_model_unchanged(model, data, tmp_path):
     before = files(model)
     for arguments, message in (
         ([data("bare", labels=())], "no entities are annotated"),

@@ -1,4 +1,4 @@
-"""`python -m spacy tener config`: a base, overlays and settings in, one complete config out."""
+"""Test the command `config`, which combines a base config, overlays and settings into a complete config."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from spacy_tener.training.overlays import compose
 
 BASE = Path(__file__).parent.parent.parent / "configs" / "weibo.cfg"
 TOK2VEC = "components.tener_ner.model.tok2vec"
-LISTED = {"weibo": "Weibo NER", "multilingual": "Any language"}
+DESCRIPTIONS = {"weibo": "Weibo NER", "multilingual": "Any language"}
 TOTAL_STEPS = "training.optimizer.learn_rate.total_steps"
 CNN = f"""
 [{TOK2VEC}]
@@ -55,23 +55,23 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
     return ran.code, ran.stdout, ran.stderr
 
 
-def refusal(*overlays: Path | str, settings: tuple[str, ...] = (), base: Path = BASE) -> ConfigError:
+def compose_error(*overlays: Path | str, settings: tuple[str, ...] = (), base: Path = BASE) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         compose(base, overlays, settings)
     assert caught.value.remedy.endswith((".", "?"))
     return caught.value
 
 
-# What comes out
+# Output
 
 
-def test_a_base_alone_is_filled_as_spacy_fills_it(tmp_path: Path, overlay) -> None:
+def test_base_config_is_filled_as_by_spacy(tmp_path: Path, overlay) -> None:
     nlp, component = '[nlp]\nlang = "zh"\npipeline = ["ner"]\n', '[components.ner]\nfactory = "ner"\n'
     _, filled = fill_config(tmp_path / "filled.cfg", overlay(f"{nlp}[components]\n{component}"), silent=True)
     assert compose(overlay(component + nlp)) == filled
 
 
-def test_the_result_loads_validates_and_keeps_its_variables(tmp_path: Path, overlay) -> None:
+def test_composed_config_loads_and_keeps_variables(tmp_path: Path, overlay) -> None:
     path = overlay(f"[paths]\nmore = null\n[{TOK2VEC}.embed]\nbigram_vectors = ${{paths.more}}\nwidth = 20\n")
     code, _, _ = run(BASE, path, "--output", tmp_path / "new" / "out.cfg")
     assert code == 0
@@ -82,14 +82,14 @@ def test_the_result_loads_validates_and_keeps_its_variables(tmp_path: Path, over
     assert load_model_from_config(config).config == config
 
 
-def test_standard_output_is_a_config_and_nothing_else() -> None:
+def test_stdout_contains_only_the_config() -> None:
     code, output, _ = run(BASE, "--set", "training.max_steps=100")
     assert code == 0
     assert value(Config().from_str(output, interpolate=False), "training.max_steps") == 100
     assert output.splitlines()[0] == f"# python -m spacy tener config {BASE} --set training.max_steps=100"
 
 
-def test_a_file_says_how_it_was_made(tmp_path: Path, overlay) -> None:
+def test_output_file_starts_with_command_line(tmp_path: Path, overlay) -> None:
     path = overlay("[training]\npatience = 5\n")
     code, output, messages = run(BASE, path, "-s", "nlp.batch_size=2", "-o", tmp_path / "a b.cfg")
     assert (code, output) == (0, "")
@@ -101,19 +101,19 @@ def test_a_file_says_how_it_was_made(tmp_path: Path, overlay) -> None:
 # Overlays
 
 
-def test_an_overlay_is_named_once(overlay) -> None:
+def test_duplicate_overlay_raises_error(overlay) -> None:
     path = overlay("[training]\npatience = 5\n")
-    assert refusal("segment", path, "segment").reason == "Overlays given twice: segment"
+    assert compose_error("segment", path, "segment").reason == "Overlays given twice: segment"
 
 
-def test_an_overlay_of_which_a_later_one_leaves_nothing_is_refused() -> None:
+def test_overlay_replaced_by_later_overlay_raises_error() -> None:
     with pytest.raises(ConfigError, match=r"^segment: has no effect, since lac replaces it") as raised:
         compose("weibo", ["segment", "lac"])
     assert raised.value.remedy == "Use them in the order lac segment."
     assert compose("weibo", ["lac", "segment"])
 
 
-def test_keys_are_added_and_the_later_overlay_wins(overlay) -> None:
+def test_later_overlay_takes_precedence(overlay) -> None:
     first = overlay(f"[{TOK2VEC}]\nwidth = 64\nheads = 2\n")
     second = overlay(f"[{TOK2VEC}]\nwidth = 96\n")
     composed = compose(BASE, [first, second])
@@ -122,28 +122,28 @@ def test_keys_are_added_and_the_later_overlay_wins(overlay) -> None:
     assert value(compose(BASE, [second, first]), f"{TOK2VEC}.width") == 64
 
 
-def test_another_function_replaces_its_section_with_all_below(overlay) -> None:
+def test_different_function_replaces_section(overlay) -> None:
     section = value(compose(BASE, [overlay(CNN)]), TOK2VEC)
     assert "embed" not in section
     assert "layers" not in section
     assert section["@architectures"] == "spacy.HashEmbedCNN.v2"
 
 
-def test_the_same_function_keeps_what_stands_there(overlay) -> None:
+def test_same_function_keeps_other_settings(overlay) -> None:
     same = overlay(f'[{TOK2VEC}]\n@architectures = "spacy_tener.TENER.v1"\nwidth = 64\n')
     section = value(compose(BASE, [same]), TOK2VEC)
     assert section["embed"] == value(load_config(BASE), f"{TOK2VEC}.embed")
     assert section["width"] == 64
 
 
-def test_null_switches_a_section_off_and_a_later_overlay_brings_one_back(overlay) -> None:
+def test_null_removes_section_and_later_overlay_adds_it(overlay) -> None:
     off = overlay(f"[{TOK2VEC}]\nembed = null\n")
     back = overlay(f'[{TOK2VEC}.embed]\n@architectures = "spacy_tener.CharEmbed.v1"\nwidth = 7\n')
     assert value(compose(BASE, [off]), f"{TOK2VEC}.embed") is None
     assert value(compose(BASE, [off, back]), f"{TOK2VEC}.embed.width") == 7
 
 
-def test_another_factory_replaces_a_component_whole(overlay) -> None:
+def test_different_factory_replaces_component(overlay) -> None:
     ner = overlay('[components.tener_ner]\nfactory = "ner"\n')
     component = value(compose(BASE, [ner]), "components.tener_ner")
     assert component["factory"] == "ner"
@@ -151,7 +151,7 @@ def test_another_factory_replaces_a_component_whole(overlay) -> None:
     assert "window" not in component
 
 
-def test_a_component_is_added_and_another_goes_by_the_pipeline(overlay) -> None:
+def test_pipeline_setting_adds_and_removes_components(overlay) -> None:
     tagger = '[components.tagger]\nfactory = "tagger"\n'
     tagger_first = overlay(f'[nlp]\npipeline = ["tagger", "tener_ner"]\n{tagger}')
     assert list(value(compose(BASE, [tagger_first]), "components")) == ["tagger", "tener_ner"]
@@ -159,7 +159,7 @@ def test_a_component_is_added_and_another_goes_by_the_pipeline(overlay) -> None:
     assert list(value(compose(BASE, [alone]), "components")) == ["tagger"]
 
 
-def test_sections_may_come_before_their_parents_and_hold_lists_of_functions(overlay) -> None:
+def test_sections_can_precede_parents_and_contain_function_lists(overlay) -> None:
     path = overlay(f"""
 [{TOK2VEC}.embed.*.first]
 @architectures = "spacy_tener.CharEmbed.v1"
@@ -187,59 +187,62 @@ def test_sections_may_come_before_their_parents_and_hold_lists_of_functions(over
         ("training.optimizer.learn_rate=0.002", "training.optimizer.learn_rate", 0.002),
     ],
 )
-def test_a_setting_has_the_value_that_a_config_would_read(setting: str, key: str, expected: object) -> None:
+def test_setting_value_is_parsed_as_in_config(setting: str, key: str, expected: object) -> None:
     assert value(compose(BASE, settings=[setting]), key) == expected
 
 
-def test_settings_come_after_all_overlays_and_the_last_one_wins(overlay) -> None:
+def test_settings_override_overlays_and_earlier_settings(overlay) -> None:
     path = overlay(f"[{TOK2VEC}]\nwidth = 64\n")
     assert value(compose(BASE, [path], [f"{TOK2VEC}.width=32", f"{TOK2VEC}.width=16"]), f"{TOK2VEC}.width") == 16
 
 
-def test_a_dictionary_replaces_the_one_that_is_there_and_keeps_its_order(overlay) -> None:
+def test_dictionary_setting_replaces_value_in_given_order(overlay) -> None:
     optimizer = '[training.optimizer]\n@optimizers = "spacy_tener.Adam.v1"\n\n'
     adam = overlay(f"{optimizer}[training.optimizer.rates]\n* = 1.0\nchars.* = 0.5\n")
     composed = compose(BASE, [adam], ['training.optimizer.rates={"crf.*": 0.0, "*": 2.0}'])
     assert list(value(composed, "training.optimizer.rates").items()) == [("crf.*", 0.0), ("*", 2.0)]
 
 
-def test_settings_are_judged_together() -> None:
+def test_settings_are_validated_together() -> None:
     composed = compose(BASE, settings=[f"{TOK2VEC}.heads=5", f"{TOK2VEC}.width=100"])
     assert value(composed, f"{TOK2VEC}.width") == 100
 
 
-def test_a_setting_may_name_a_default_that_the_files_leave_out(overlay) -> None:
+def test_setting_can_change_default_missing_from_files(overlay) -> None:
     short = overlay('[nlp]\nlang = "zh"\npipeline = ["tener_ner"]\n[components.tener_ner]\nfactory = "tener_ner"\n')
     composed = compose(short, settings=[f"{TOK2VEC}.width=64"])
     assert value(composed, f"{TOK2VEC}.width") == 64
 
 
-def test_a_setting_may_change_a_function_and_the_next_its_arguments() -> None:
+def test_settings_can_change_function_and_then_arguments() -> None:
     functions = (f"{TOK2VEC}.embed.@architectures=spacy.CharacterEmbed.v2", f"{TOK2VEC}.embed.width=32")
-    error = refusal(settings=functions[:1])
+    error = compose_error(settings=functions[:1])
     assert "spacy.CharacterEmbed.v2" in error.reason
     encoder = (f"{TOK2VEC}.@architectures=spacy_tener.CharEmbed.v1", f"{TOK2VEC}.bigram_width=9")
     assert value(compose(BASE, settings=encoder), f"{TOK2VEC}.bigram_width") == 9
 
 
-# Steps
+# Learning rate schedules
 
 
 FLAT, ENGLISH = ["weibo", "flat"], ["conll2003"]
-UNDER = {"lexicon-joined": FLAT, "lexicon-tags": FLAT, "grn": ENGLISH, "chars-shape": ENGLISH}
-STACKS = [*([base] for base in names_in(BASES)), *([*UNDER.get(name, ["weibo"]), name] for name in names_in(OVERLAYS))]
+REQUIRED_OVERLAYS = {"lexicon-joined": FLAT, "lexicon-tags": FLAT, "grn": ENGLISH, "chars-shape": ENGLISH}
+COMBINATIONS = [
+    *([base] for base in names_in(BASES)),
+    *([*REQUIRED_OVERLAYS.get(name, ["weibo"]), name] for name in names_in(OVERLAYS)),
+]
 
 
-@pytest.mark.parametrize("names", STACKS)
-def test_the_schedule_ends_with_the_training(names: list[str], tmp_path: Path) -> None:
-    """Also where max_steps is an option of `spacy train`."""
+@pytest.mark.parametrize("names", COMBINATIONS)
+def test_learning_rate_schedule_ends_with_training(names: list[str], tmp_path: Path) -> None:
+    """This also applies if `max_steps` is set on the command line of `spacy train`."""
     compose(names[0], names[1:]).to_disk(tmp_path / "my.cfg")
     config = load_config(tmp_path / "my.cfg", overrides={"training.max_steps": 200}, interpolate=True)
     rate = config["training"]["optimizer"]["learn_rate"]
     assert not isinstance(rate, dict) or rate["total_steps"] == 200
 
 
-def test_total_steps_that_are_set_stay(overlay) -> None:
+def test_explicit_total_steps_are_not_overwritten(overlay) -> None:
     total = overlay("[training.optimizer.learn_rate]\ntotal_steps = 9999\n")
     assert value(compose(BASE, [total], ["training.max_steps=500"]), TOTAL_STEPS) == 9999
 
@@ -257,13 +260,13 @@ def test_total_steps_that_are_set_stay(overlay) -> None:
         ("[a]\nb = 1\nb = 2\n", 3, "'b' occurs twice in [a]"),
     ],
 )
-def test_bad_syntax_is_named_with_file_and_line(overlay, text: str, line: int, reason: str) -> None:
+def test_syntax_error_names_file_and_line(overlay, text: str, line: int, reason: str) -> None:
     path = overlay(text)
-    assert refusal(path).reason.startswith(f"{path}:{line}: {reason}")
-    assert refusal(base=path).reason.startswith(f"{path}:{line}: {reason}")
+    assert compose_error(path).reason.startswith(f"{path}:{line}: {reason}")
+    assert compose_error(base=path).reason.startswith(f"{path}:{line}: {reason}")
 
 
-IN_ITS_PLACE = "has a value where a section is needed"
+NEEDS_SECTION = "has a value where a section is needed"
 
 
 @pytest.mark.parametrize(
@@ -271,51 +274,51 @@ IN_ITS_PLACE = "has a value where a section is needed"
     [
         ("[training]\nbatcher = 1\n[training.batcher]\nsize = 1\n", "training.batcher: found conflicting values"),
         ("[training..batcher]\nsize = 1\n", "the section [training..batcher] has an empty part in its name"),
-        ("[components]\ntener_ner = 3\n", f"[components] {IN_ITS_PLACE}"),
-        ("[components]\ntener_ner = null\n", f"[components] {IN_ITS_PLACE}"),
-        ("[initialize.components]\ntener_ner = 3\n", f"[initialize.components] {IN_ITS_PLACE}"),
-        ("[initialize.components]\ntener_ner = null\n", f"[initialize.components] {IN_ITS_PLACE}"),
-        ("[initialize]\ncomponents = 3\n", f"[initialize.components] {IN_ITS_PLACE}"),
+        ("[components]\ntener_ner = 3\n", f"[components] {NEEDS_SECTION}"),
+        ("[components]\ntener_ner = null\n", f"[components] {NEEDS_SECTION}"),
+        ("[initialize.components]\ntener_ner = 3\n", f"[initialize.components] {NEEDS_SECTION}"),
+        ("[initialize.components]\ntener_ner = null\n", f"[initialize.components] {NEEDS_SECTION}"),
+        ("[initialize]\ncomponents = 3\n", f"[initialize.components] {NEEDS_SECTION}"),
         ("[nlp]\npipeline = 3\n", "nlp.pipeline is not a list"),
     ],
 )
-def test_an_overlay_that_is_no_part_of_a_config_is_refused(overlay, text: str, reason: str) -> None:
+def test_invalid_overlay_structure_raises_error(overlay, text: str, reason: str) -> None:
     path = overlay(text)
-    assert refusal(path).reason == f"{path}: {reason}"
+    assert compose_error(path).reason == f"{path}: {reason}"
 
 
-def test_a_missing_file_and_one_that_is_no_text_are_named(overlay, tmp_path: Path) -> None:
-    assert "nope.cfg: cannot be read: No such file" in refusal(tmp_path / "nope.cfg").reason
+def test_missing_or_binary_file_error_names_the_file(overlay, tmp_path: Path) -> None:
+    assert "nope.cfg: cannot be read: No such file" in compose_error(tmp_path / "nope.cfg").reason
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe\x00")
-    assert refusal(tmp_path / "x.bin").reason == f"{tmp_path / 'x.bin'}: is not UTF-8 text"
+    assert compose_error(tmp_path / "x.bin").reason == f"{tmp_path / 'x.bin'}: is not UTF-8 text"
 
 
-def test_settings_of_what_is_a_plain_value_are_refused() -> None:
-    error = refusal("grn", base=Path("sample_en"))
+def test_overlay_with_section_for_plain_value_raises_error() -> None:
+    error = compose_error("grn", base=Path("sample_en"))
     assert error.reason == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which is the value 0.001 here"
     compose("sample_en", ["sgd"])
 
 
-def test_an_overlay_that_does_not_fit_is_named_with_what_it_needs(overlay) -> None:
-    error = refusal("grn")
+def test_incompatible_overlay_error_names_missing_setting(overlay) -> None:
+    error = compose_error("grn")
     assert error.reason == "grn: needs paths.word_vectors, which this config does not have"
     assert error.remedy == "Use a config that has it, or add it to the section with the value null."
     path = overlay(f"[{TOK2VEC}]\nk = 1\n")
-    assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in refusal(path).reason
+    assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in compose_error(path).reason
 
 
 @pytest.mark.parametrize(
     ("overlays", "component"),
     [(("ner", "distilled"), "tener_ner"), (("distilled", "ner"), "tener_ner")],
 )
-def test_an_overlay_that_initializes_what_the_pipeline_has_not_is_refused(overlays, component) -> None:
+def test_overlay_initializing_missing_component_raises_error(overlays, component) -> None:
     name = next(name for name in overlays if name != "ner")
-    error = refusal(*overlays)
+    error = compose_error(*overlays)
     assert error.reason == f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
     assert error.remedy == f"They work in no order. Leave out {overlays[0]} or {overlays[1]}."
 
 
-def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
+def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
     needs = overlay(f"[{TOK2VEC}.embed]\nvectors = ${{paths.mine}}\n")
     assert value(compose(BASE, [needs, overlay("[paths]\nmine = null\n")]), "paths.mine") is None
 
@@ -333,8 +336,8 @@ def test_a_variable_may_be_brought_by_another_overlay(overlay) -> None:
         ),
     ],
 )
-def test_what_the_config_lacks_is_told_with_what_it_has(overlay, text: str, reason: str, remedy: str) -> None:
-    error = refusal(overlay(text))
+def test_missing_section_error_suggests_alternatives(overlay, text: str, reason: str, remedy: str) -> None:
+    error = compose_error(overlay(text))
     assert reason in error.reason
     assert remedy in error.remedy
 
@@ -353,9 +356,9 @@ def test_what_the_config_lacks_is_told_with_what_it_has(overlay, text: str, reas
         ('[components.tener_ner]\nsource = "/nowhere"\n', "Can't find model '/nowhere'", ""),
     ],
 )
-def test_what_cannot_be_made_is_said_in_a_line(overlay, text: str, reason: str, remedy: str) -> None:
+def test_unresolvable_config_raises_short_error(overlay, text: str, reason: str, remedy: str) -> None:
     path = overlay(text)
-    error = refusal(path)
+    error = compose_error(path)
     assert error.reason.startswith(f"{BASE} + {path}: ")
     assert reason in error.reason
     assert remedy in error.remedy
@@ -373,28 +376,28 @@ def test_what_cannot_be_made_is_said_in_a_line(overlay, text: str, reason: str, 
         ("training=3", "not a setting", "section.key=value"),
         ("training.score_weights.ents_f=x", "unsupported operand", "Correct or remove the value."),
         ("components.tener_ner.window=x", "tener_ner.window: at root: 'x' is not", ""),
-        ("components.tener_ner=null", f"[components] {IN_ITS_PLACE}", ""),
+        ("components.tener_ner=null", f"[components] {NEEDS_SECTION}", ""),
     ],
 )
-def test_a_setting_that_does_not_fit_is_refused(setting: str, reason: str, remedy: str) -> None:
-    error = refusal(settings=(setting,))
+def test_invalid_setting_raises_error(setting: str, reason: str, remedy: str) -> None:
+    error = compose_error(settings=(setting,))
     assert error.reason.startswith(f"--set {setting}: ")
     assert reason in error.reason
     assert remedy in error.remedy
 
 
-def test_without_arguments_the_systems_are_told_with_when_to_take_them() -> None:
+def test_command_without_arguments_lists_systems() -> None:
     status, printed, _ = run()
     assert status == 0
     assert re.search(r"\nmect\n    MECT .*\n    Use it for", printed)
     assert printed.index("\ntener\n") < printed.index("\nner\n") < printed.index("\nvectors\n")
-    starts = [re.search(rf"^{name} +({text})", printed, re.MULTILINE) for name, text in LISTED.items()]
-    assert len({match and match.start(1) - match.start() for match in starts}) == 1, "one column, also for long names"
+    starts = [re.search(rf"^{name} +({text})", printed, re.MULTILINE) for name, text in DESCRIPTIONS.items()]
+    assert len({match and match.start(1) - match.start() for match in starts}) == 1, "descriptions are aligned"
 
 
 @pytest.fixture
-def config_of_ner(tmp_path: Path) -> Path:
-    """A config that spaCy wrote for `ner`, of which only the factory is changed."""
+def ner_config(tmp_path: Path) -> Path:
+    """Write a config that spaCy creates for `ner`, in which only the factory is changed."""
     config = init_config(lang="en", pipeline=["ner"], optimize="efficiency")
     config["components"]["ner"]["factory"] = "tener_ner"
     config.to_disk(tmp_path / "ner.cfg")
@@ -402,22 +405,22 @@ def config_of_ner(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", ["config", "debug-data"])
-def test_a_config_of_ner_with_another_factory_is_told_which_lines_to_write(command: str, config_of_ner: Path) -> None:
-    ran = run_tener(command, config_of_ner)
+def test_ner_config_with_new_factory_error_shows_fix(command: str, ner_config: Path) -> None:
+    ran = run_tener(command, ner_config)
     assert ran.code == 1
     assert (
         "[components.ner] has the factory tener_ner, but moves, update_with_oracle_cut_size, model of spaCy's ner"
         in ran.text
     )
     assert "Replace the sections [components.ner] and [components.ner.model]" in ran.text
-    # These four, which from-ner.md shows, make it a config.
+    # The four lines in docs/from-ner.md make the config valid.
     page = (BASE.parent.parent / "docs" / "from-ner.md").read_text(encoding="utf8")
     lines = '[components.ner]\nfactory = "tener_ner"\n\n[components.ner.model]\n'
     lines += '@architectures = "spacy_tener.CRFTagger.v1"\n'
     assert lines in page
     assert ran.lines[-4:] == lines.replace("\n\n", "\n").splitlines()
-    text = config_of_ner.read_text(encoding="utf8")
+    text = ner_config.read_text(encoding="utf8")
     for section in ("components.ner", "components.ner.model"):
         text = re.sub(rf"^\[{re.escape(section)}\]\n.*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL)
-    config_of_ner.write_text(f"{text}\n{lines}", encoding="utf8")
-    assert compose(config_of_ner)["components"]["ner"]["model"]["tok2vec"]["width"]
+    ner_config.write_text(f"{text}\n{lines}", encoding="utf8")
+    assert compose(ner_config)["components"]["ner"]["model"]["tok2vec"]["width"]

@@ -1,4 +1,4 @@
-"""`python -m spacy tener convert`: arguments in, files and a report out."""
+"""Test the command `convert`: inputs, options, output files and the report."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def docs(path: Path) -> list[Doc]:
     return list(read_docs(path))
 
 
-def test_a_file_is_converted_and_counted(corpus: Path, tmp_path: Path) -> None:
+def test_file_is_converted_and_counts_are_reported(corpus: Path, tmp_path: Path) -> None:
     result = convert(corpus, "-o", tmp_path / "out", "--from", "auto", "--scheme", "auto")
     assert result.code == 0
     counted = {"Format columns", "Tag scheme IOB2", "Docs written 6", "Tokens 8"}
@@ -45,7 +45,7 @@ def test_standard_input_is_converted(tmp_path: Path) -> None:
     assert [doc.text for doc in docs(tmp_path / "dev.spacy")] == ["高勇", "李四", "王", "张", "张", "张"]
 
 
-def test_files_and_directories_together(corpus: Path, tmp_path: Path) -> None:
+def test_files_and_directories_are_converted_together(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "in" / "sub").mkdir(parents=True)
     (tmp_path / "in" / "x.train").write_text("科0\tB-ORG\n技1\tI-ORG\n", encoding="utf-8")
     (tmp_path / "in" / "sub" / "x.jsonl").write_text('{"text": "北京", "label": [[0, 2, "LOC"]]}', encoding="utf-8")
@@ -62,7 +62,7 @@ def test_files_and_directories_together(corpus: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_overlaps_are_counted_as_they_are_read(tmp_path: Path) -> None:
+def test_overlapping_entities_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "北京大学", "label": [[0, 2, "LOC"], [0, 4, "ORG"]]}))
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--overlap", "longest")
     assert "Entities that overlap a longer entity, left out: 1" in result.text
@@ -70,7 +70,7 @@ def test_overlaps_are_counted_as_they_are_read(tmp_path: Path) -> None:
     assert {"Entities 2", "Entities that overlap a longer one 1", "LOC 1", "ORG 1"} <= set(result.lines)
 
 
-def test_decisions_are_counted_and_the_way_to_learn_them_is_named(tmp_path: Path) -> None:
+def test_accepted_and_rejected_spans_are_counted(tmp_path: Path) -> None:
     record = {"text": "北京大学", "spans": [{"start": 0, "end": 2, "label": "LOC"}], "_is_binary": True}
     answers = [{**record, "answer": answer} for answer in ("accept", "reject", "ignore")]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, answers)))
@@ -82,7 +82,7 @@ def test_decisions_are_counted_and_the_way_to_learn_them_is_named(tmp_path: Path
     assert [(span.text, span.label_) for span in rejected.spans["incorrect_spans"]] == [("北京", "LOC")]
 
 
-def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
+def test_misaligned_and_trimmed_spans_are_reported(tmp_path: Path) -> None:
     records = [{"text": "in Newcastle ", "label": [[3, 6, "X"]]}, {"text": "in York ", "label": [[3, 8, "LOC"]]}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path, "--lang", "en")
@@ -93,7 +93,7 @@ def test_misaligned_and_trimmed_spans_are_printed(tmp_path: Path) -> None:
     assert not any(line.startswith("Tag scheme") for line in result.lines)
 
 
-def test_options_that_no_input_reads_are_named(corpus: Path, tmp_path: Path) -> None:
+def test_options_without_effect_are_reported(corpus: Path, tmp_path: Path) -> None:
     options = ("--tag-column", "2", "--texts", "title", "--tag-names", "O,B-PER")
     result = convert(corpus, "-o", tmp_path / "out", *options)
     assert result.code == 0

@@ -1,4 +1,4 @@
-"""`python -m spacy tener debug-data`: spaCy's own report on the data, with its section on entities."""
+"""Test the command `debug-data`, which prints the report of `spacy debug data` including the section on entities."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def train(tmp_path: Path) -> str:
 
 
 def config(path: Path, pipe: str) -> Path:
-    """Write a config whose corpora are one, which is named later."""
+    """Write a config with the same corpus for training and development, whose path is set on the command line."""
     config = make_config(path.parent, tener() if pipe == "tener_ner" else {pipe: {"factory": pipe}})
     config["paths"]["train"] = None
     config["corpora"]["dev"] = config["corpora"]["train"]
@@ -39,7 +39,7 @@ def config(path: Path, pipe: str) -> Path:
 
 
 def report(*arguments: str | Path, status: int = 1) -> str:
-    """Return what the command prints. spaCy ends with 1, as three documents are too few."""
+    """Return the output of the command. spaCy exits with status 1, because three documents are too few."""
     ran = CommandResult(*arguments)
     assert ran.code == status, ran.text
     return ran.stdout
@@ -50,17 +50,17 @@ def entities(text: str) -> str:
 
 
 @pytest.mark.parametrize("options", [["-NF", "-V"], ["-NF", "-IW"]], ids=" ".join)
-def test_the_section_on_entities_is_that_of_ner(tmp_path: Path, train: str, options: list[str]) -> None:
-    of_ner, of_tener = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
-    expected = report("debug", "data", of_ner, "--paths.train", train, *options)
+def test_entity_section_equals_report_for_ner(tmp_path: Path, train: str, options: list[str]) -> None:
+    ner_config, tener_config = (config(tmp_path / f"{pipe}.cfg", pipe) for pipe in ("ner", "tener_ner"))
+    expected = report("debug", "data", ner_config, "--paths.train", train, *options)
     assert "2 label(s)" in entities(expected)
-    assert entities(report("debug", "data", of_tener, "--paths.train", train, *options)) == ""
-    found = report("tener", "debug-data", of_tener, "--paths.train", train, *options)
+    assert entities(report("debug", "data", tener_config, "--paths.train", train, *options)) == ""
+    found = report("tener", "debug-data", tener_config, "--paths.train", train, *options)
     assert entities(found) == entities(expected)
     assert "Training pipeline: tener_ner" in found
 
 
-def test_the_config_s_own_callback_and_code_are_used(tmp_path: Path, train: str) -> None:
+def test_callback_and_code_of_config_are_used(tmp_path: Path, train: str) -> None:
     code = tmp_path / "code.py"
     code.write_text(CALLBACK, encoding="utf8")
     path = config(tmp_path / "tener.cfg", "tener_ner")
@@ -71,7 +71,7 @@ def test_the_config_s_own_callback_and_code_are_used(tmp_path: Path, train: str)
     assert "2 label(s)" in entities(printed)
 
 
-def test_a_wrong_setting_is_told_as_spacy_tells_it(tmp_path: Path, train: str) -> None:
+def test_invalid_setting_is_named_in_output(tmp_path: Path, train: str) -> None:
     path = config(tmp_path / "tener.cfg", "tener_ner")
     assert "max_steps" in report("tener", "debug-data", path, "--paths.train", train, "--training.max_steps", "many")
 
@@ -86,7 +86,7 @@ def test_a_wrong_setting_is_told_as_spacy_tells_it(tmp_path: Path, train: str) -
         (["--paths.train"], "tener.cfg: train.path: at root: True is not"),
     ],
 )
-def test_corpora_that_cannot_be_read_are_named(
+def test_unreadable_corpus_raises_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -96,7 +96,7 @@ def test_corpora_that_cannot_be_read_are_named(
     assert message in " ".join(report("tener", "debug-data", "tener.cfg", *options).split())
 
 
-def test_a_corpus_is_cut_at_its_limit(tmp_path: Path, train: str) -> None:
+def test_corpus_limit_is_applied(tmp_path: Path, train: str) -> None:
     path = config(tmp_path / "tener.cfg", "tener_ner")
     options = ("--paths.train", train, "--corpora.train.limit", "1", "--corpora.dev.limit", "0")
     printed = report("tener", "debug-data", path, *options)
@@ -104,7 +104,7 @@ def test_a_corpus_is_cut_at_its_limit(tmp_path: Path, train: str) -> None:
     assert "3 evaluation docs" in printed
 
 
-def test_tokens_without_annotation_are_counted_which_spacys_report_calls_0(tmp_path: Path) -> None:
+def test_tokens_with_missing_annotation_are_counted(tmp_path: Path) -> None:
     doc = annotated("王小明去了上海", [(0, 3, "PER")])
     doc.set_ents(list(doc.ents), missing=[doc[3:5]], default="unmodified")
     save_docs(tmp_path / "train.spacy", doc, annotated("天气很好"))

@@ -1,4 +1,4 @@
-"""`python -m spacy tener evaluate`: spaCy's scores, and the counts behind them."""
+"""Test the command `evaluate`: scores, counts, speed, and pages of errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TEXTS = [("王李张", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")]), ("王钱", [(0, 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """Finds 王 as a name, and 张 and 李 as nominal mentions."""
+    """Save a pipeline that labels 王 as a name, and 张 and 李 as nominal mentions."""
     nlp = spacy.blank("zh")
     patterns = [{"label": "PER.NAM", "pattern": "王"}]
     patterns += [{"label": "PER.NOM", "pattern": char} for char in "李张"]
@@ -55,7 +55,7 @@ def slow_at_first(doc: Doc) -> Doc:
     return doc
 
 
-def test_what_the_first_text_loads_is_no_part_of_the_speed(model: Path, data: Path) -> None:
+def test_speed_excludes_lazy_loading_by_first_text(model: Path, data: Path) -> None:
     nlp = spacy.load(model)
     nlp.add_pipe("slow_at_first")
     nlp.to_disk(model)
@@ -63,13 +63,15 @@ def test_what_the_first_text_loads_is_no_part_of_the_speed(model: Path, data: Pa
     code, text = evaluate(model, data, "--output", model.parent / "metrics.json")
     assert code == 0, text
     assert LOADED
-    assert json.loads((model.parent / "metrics.json").read_text(encoding="utf8"))["speed"] > 5 * 5  # of 5 words
+    # The corpus has 5 tokens. The sleep of one second would reduce the speed to 5 tokens per second.
+    assert json.loads((model.parent / "metrics.json").read_text(encoding="utf8"))["speed"] > 5 * 5
 
 
-def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path) -> None:
+def test_scores_and_counts_are_written_to_metrics_file(model: Path, data: Path) -> None:
     code, text = evaluate(model, data, "--output", model.parent / "metrics.json")
     assert code == 0, text
-    # Right: 王 and 李; wrong: 张 and the second 王; missed: the second 王 as nominal, 钱.
+    # True positives: 王 and 李. False positives: 张, and the second 王 as a name. False negatives: 钱, and the second
+    # 王 as a nominal mention.
     assert "All 50.00 50.00 50.00 4" in text
     assert "PER.NAM 50.00 50.00 50.00 2" in text
     assert "tokens per second" in text
@@ -79,7 +81,7 @@ def test_scores_and_counts_are_written_and_read_as_a_run(model: Path, data: Path
     assert scores.speed
 
 
-def test_a_text_longer_than_spacy_lets_through_is_scored(
+def test_text_longer_than_max_length_is_scored(
     model: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (nlp := spacy.load(model)).max_length = 1
@@ -88,13 +90,13 @@ def test_a_text_longer_than_spacy_lets_through_is_scored(
     assert code == 0, text
 
 
-def test_counts_of_each_document_take_one_line_of_the_output(model: Path, data: Path, tmp_path: Path) -> None:
+def test_counts_per_document_are_written_on_single_line(model: Path, data: Path, tmp_path: Path) -> None:
     evaluate(model, data, "--output", tmp_path / "m.json")
     lines = (tmp_path / "m.json").read_text(encoding="utf8").splitlines()
     assert '"ents_counts_per_doc": [[2, 1, 0], [0, 1, 2]]' in [line.strip().rstrip(",") for line in lines]
 
 
-def test_a_missing_package_of_the_pipeline_is_told_in_one_line(
+def test_missing_package_is_reported_without_traceback(
     model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = MissingPackageError("Texts need rjieba, which is not installed", "Install it by `pip install x`.")
@@ -108,14 +110,14 @@ def test_a_missing_package_of_the_pipeline_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("name", "content"), [("meta.json", "{"), ("config.cfg", "[nlp]\nlang"), ("config.cfg", "[nlp]\nlang = ${a.b}\n")]
 )
-def test_a_damaged_file_of_the_pipeline_is_named(model: Path, data: Path, name: str, content: str) -> None:
+def test_damaged_pipeline_error_names_the_file(model: Path, data: Path, name: str, content: str) -> None:
     (model / name).write_text(content, encoding="utf8")
     code, text = evaluate(model, data)
     assert code == 1
     assert str(model / name) in text
 
 
-def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str, Path], tmp_path: Path) -> None:
+def test_error_page_is_written_with_explanations(saved: dict[str, Path], tmp_path: Path) -> None:
     docs = [spacy.blank("zh").make_doc("京"), annotated("王小明去了上海", [(0, 2, "ORG")])]
     data = save_docs(tmp_path / "weibo" / "test.spacy", *docs)
     code, text = evaluate(saved["tener"], data, "--page", tmp_path / "e.html", "--explain", 5)
@@ -128,7 +130,7 @@ def test_a_page_of_errors_is_written_with_explanations_beside_it(saved: dict[str
     assert "e.html: 1 text with errors of 2" in text
 
 
-def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, tmp_path: Path) -> None:
+def test_page_of_unannotated_corpus_shows_predictions(model: Path, tmp_path: Path) -> None:
     data = save_docs(tmp_path / "test.spacy", spacy.blank("zh").make_doc("王李"))
     code, text = evaluate(model, data, "--page", tmp_path / "e.html")
     assert (code, "no entities to score The page shows the predicted entities." in text) == (0, True)
@@ -137,7 +139,7 @@ def test_a_page_of_a_corpus_without_annotation_has_what_was_found(model: Path, t
     ).read_text(encoding="utf8")
 
 
-def test_entities_that_cannot_be_explained_are_refused_before_any_work(model: Path, data: Path, tmp_path: Path) -> None:
+def test_explain_without_tener_ner_raises_error_before_evaluation(model: Path, data: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     ran = run_tener("evaluate", model, data, "--page", page, "--explain", 1)
     assert ran.code == 1
@@ -145,10 +147,8 @@ def test_entities_that_cannot_be_explained_are_refused_before_any_work(model: Pa
     assert "tokens per second" not in ran.text
 
 
-def test_pages_of_displacy_have_what_is_found_in_the_colours_of_all_pages(
-    saved: dict[str, Path], tmp_path: Path
-) -> None:
-    """`spacy evaluate --displacy-path` looks for the factory `ner`, and writes no page for `tener_ner`."""
+def test_displacy_page_shows_predictions_with_label_colors(saved: dict[str, Path], tmp_path: Path) -> None:
+    """`spacy evaluate --displacy-path` requires the factory `ner`, and writes no page for `tener_ner`."""
     corpus = save_corpus(tmp_path / "texts.spacy", [("王小明去了上海", []), ("今天天气很好", []), ("他在南京大学", [])])
     code, text = evaluate(saved["tener"], corpus, "--displacy-path", tmp_path / "pages", "--displacy-limit", 2)
     assert code == 0, text
@@ -167,7 +167,7 @@ def test_pages_of_displacy_have_what_is_found_in_the_colours_of_all_pages(
     assert (code, "texts.spacy: is a file Use a directory." in text) == (2, True), text
 
 
-def test_entities_within_others_and_parses_have_pages_of_their_own(tmp_path: Path) -> None:
+def test_displacy_writes_separate_pages_for_spans_and_parses(tmp_path: Path) -> None:
     nlp = spacy.blank("zh")
     model = {"@architectures": "spacy_tener.CRFTagger.v1", "depth": 2}
     pipe = nlp.add_pipe("tener_ner", config={"model": model, "spans_key": "sc"})

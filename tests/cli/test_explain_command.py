@@ -1,4 +1,4 @@
-"""`python -m spacy tener explain`: a text, a file or a corpus, to a page or to data."""
+"""Test the command `explain` for a text, a file and a corpus, with HTML and JSON output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def explain(*arguments: str | Path, text: str | None = None) -> tuple[int, str]:
     return ran.code, ran.text
 
 
-def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
+def test_text_is_explained_on_html_page(model: Path, tmp_path: Path) -> None:
     status, printed = explain(model, TEXT, "-o", tmp_path / "new" / "page.html")
     page = (tmp_path / "new" / "page.html").read_text(encoding="utf8")
     assert status == 0
@@ -37,12 +37,12 @@ def test_a_text_becomes_a_page(model: Path, tmp_path: Path) -> None:
     assert json.loads(page.split('id="data">')[1].split("</script>")[0])["texts"][0]["text"] == TEXT
 
 
-def test_data_are_printed_and_nothing_else(model: Path) -> None:
+def test_stdout_contains_only_json(model: Path) -> None:
     ran = run_tener("explain", model, TEXT, "--no-attribution")
     assert json.loads(ran.stdout)["texts"][0]["text"] == TEXT
 
 
-def test_of_a_file_each_line_is_a_text(model: Path, tmp_path: Path) -> None:
+def test_text_file_has_text_per_line_up_to_limit(model: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text(f"{TEXT}\n\n北京\n上海\n", encoding="utf8")
     status, printed = explain(model, tmp_path / "texts.txt", "-n", "2", "-o", tmp_path / "data.json")
     assert status == 0
@@ -52,10 +52,10 @@ def test_of_a_file_each_line_is_a_text(model: Path, tmp_path: Path) -> None:
     assert "Only the first" not in explain(model, tmp_path / "texts.txt", "-n", "3", "-o", tmp_path / "data.json")[1]
 
 
-def test_a_corpus_is_shown_with_its_annotation(model: Path, tmp_path: Path) -> None:
+def test_corpus_is_explained_with_gold_entities(model: Path, tmp_path: Path) -> None:
     save_corpus(tmp_path / "test.spacy", [(TEXT, [(0, 3, "PER")])])
     assert explain(model, tmp_path / "test.spacy", "-o", tmp_path / "data.json")[0] == 0
     data = json.loads((tmp_path / "data.json").read_text(encoding="utf8"))
     assert [text["gold"] for text in data["texts"]] == [[[0, 3, "PER"]]]
-    # It was never packaged, and has no name but its place.
+    # The pipeline is not packaged, so that its name is its path.
     assert (data["pipeline"]["name"], data["pipeline"]["version"]) == (str(model), "")

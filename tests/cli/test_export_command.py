@@ -1,4 +1,4 @@
-"""`python -m spacy tener export`: what it checks, says and refuses."""
+"""Test the command `export`: verification of the exported file, messages and errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT, ENTITIES = TEXTS[2]
 
 
 @pytest.mark.parametrize("view", ["tener", "characters"])
-def test_the_file_is_checked_on_texts(saved: dict[str, Path], tmp_path: Path, view: str) -> None:
+def test_exported_file_is_verified_on_texts(saved: dict[str, Path], tmp_path: Path, view: str) -> None:
     ran = run_tener("export", saved[view], "-o", tmp_path / "new" / "ner.onnx")
     assert ran.code == 0, ran.text
     assert re.search(
@@ -34,20 +34,22 @@ def test_the_file_is_checked_on_texts(saved: dict[str, Path], tmp_path: Path, vi
     assert [(entity["start"], entity["end"], entity["label"]) for entity in found] == ENTITIES
 
 
-def test_a_difference_is_told(saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def export_another(nlp: spacy.Language, name: str, half: bool) -> object:
+def test_differing_predictions_are_reported(
+    saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def export_changed(nlp: spacy.Language, name: str, half: bool) -> object:
         changed = spacy.load(saved["tener"])
         changed.get_pipe("tener_ner").cfg.update(temperature=3.0, threshold=0.7)
         return export_model(changed)
 
-    monkeypatch.setattr(export_module, "export_model", export_another)
+    monkeypatch.setattr(export_module, "export_model", export_changed)
     ran = run_tener("export", saved["tener"], "-o", tmp_path / "ner.onnx")
     assert ran.code == 0
     assert re.search(r"⚠ Verified on \d+ texts .* with probabilities that differ by up to 0\.\d{4}", ran.text)
     assert "Texts with different entities" in ran.text
 
 
-def test_what_other_components_find_is_not_in_the_file(saved: dict[str, Path], tmp_path: Path) -> None:
+def test_unexported_components_are_reported(saved: dict[str, Path], tmp_path: Path) -> None:
     nlp = spacy.load(saved["tener"])
     nlp.add_pipe("entity_ruler")
     nlp.to_disk(tmp_path / "model")
@@ -58,7 +60,7 @@ def test_what_other_components_find_is_not_in_the_file(saved: dict[str, Path], t
     ), ran.text
 
 
-def test_a_full_disk_leaves_the_old_file(
+def test_full_disk_leaves_existing_file_unchanged(
     saved: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "ner.onnx").write_bytes(b"old")
@@ -68,7 +70,7 @@ def test_a_full_disk_leaves_the_old_file(
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
 
-def test_a_newer_onnx_is_refused_before_the_pipeline_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_onnx_version_raises_error_before_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onnx.__version__", "2.0.0")
     monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
     ran = run_tener("export", "model", "-o", tmp_path / "ner.onnx")

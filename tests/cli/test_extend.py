@@ -1,4 +1,4 @@
-"""`python -m spacy tener extend`: what it learns from, how it goes on, and what it refuses."""
+"""Test the command `extend`, which trains a pipeline on new labels: training data, resumption and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEW = [(f"{name}去了{place}", [(len(name), len(name) + 2, "VERB")]) for place 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Run training runs in this process, and collect them."""
+    """Run training runs in this process, and return a list to which their configs are added."""
     configs: list[Path] = []
 
     def run(self: Processes, arguments: Sequence[str], log: Path) -> int:
@@ -47,17 +47,17 @@ def extend(*arguments: object) -> tuple[int, str]:
     return ran.code, ran.text
 
 
-def docs_of(path: Path) -> list[Doc]:
+def load_docs(path: Path) -> list[Doc]:
     return list(DocBin(store_user_data=True).from_disk(path).get_docs(spacy.blank("zh").vocab))
 
 
-def test_a_label_is_learned_beside_the_others_and_a_finished_training_stays(
+def test_new_label_is_learned_and_training_is_not_repeated(
     saved: dict[str, Path], new: Path, tmp_path: Path, trained: list[Path]
 ) -> None:
     command = [saved["tener"], new, "-o", tmp_path / "out", "--steps", "40", "-s", "training.optimizer.learn_rate=0.01"]
     code, text = extend(*command)
     assert code == 0, text
-    # The F1 of spaCy's table, by the model that was saved last.
+    # The scores are F1 in percent, as in the table of `spacy train`.
     rows = [json.loads(row) for row in (tmp_path / "out" / "training.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [0, 40]
     assert rows[0]["score"] < rows[1]["score"]
@@ -72,7 +72,7 @@ def test_a_label_is_learned_beside_the_others_and_a_finished_training_stays(
     assert (code, "contains another training run" in text, len(trained)) == (1, True, 1), text
 
 
-def test_texts_say_what_they_are_annotated_for(
+def test_training_docs_record_annotated_labels(
     saved: dict[str, Path], new: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Processes, "run", lambda processes, arguments, log: log.write_text("Out of memory\n") and 3)
@@ -81,13 +81,13 @@ def test_texts_say_what_they_are_annotated_for(
     save_corpus(new, [*NEW, ("长沙市", [(0, 3, "CITY")])])
     code, text = extend(saved["tener"], new, "-o", tmp_path / "out", *options)
     assert (code, "training ended with exit status 3: Out of memory" in text) == (1, True), text
-    *learned, old = docs_of(tmp_path / "out" / "train.spacy")
+    *learned, old = load_docs(tmp_path / "out" / "train.spacy")
     assert {tuple(doc.user_data[ANNOTATED_LABELS]) for doc in learned} == {("CITY", "VERB")}
-    # The old texts know nothing of CITY, into which GPE is split.
+    # The old texts are not annotated for CITY, which is split off GPE.
     assert set(old.user_data[ANNOTATED_LABELS]) == {"NAME", "ORG"}
     assert ["?IOB"[token.ent_iob] for token in old] == list("BIIOO??")
     assert old.ents[0].label_ == "NAME"
-    dev = docs_of(tmp_path / "out" / "dev.spacy")
+    dev = load_docs(tmp_path / "out" / "dev.spacy")
     assert len(dev) + len(learned) == len(NEW) + 1
     assert {ent.label_ for doc in dev for ent in doc.ents} >= {"NAME", "VERB"}
 
@@ -120,7 +120,7 @@ def test_texts_say_what_they_are_annotated_for(
         (NEW, ["--rename", "PER= "], "--rename PER=: not two labels"),
     ],
 )
-def test_texts_that_teach_nothing_are_refused(
+def test_unsuitable_texts_or_options_raise_error(
     saved: dict[str, Path], tmp_path: Path, texts: list[Any], options: list[str], message: str
 ) -> None:
     save_corpus(tmp_path / "new.spacy", texts)
@@ -129,14 +129,14 @@ def test_texts_that_teach_nothing_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_texts_of_the_training_with_other_labels_are_refused(saved: dict[str, Path], new: Path, tmp_path: Path) -> None:
+def test_unknown_labels_in_original_texts_raise_error(saved: dict[str, Path], new: Path, tmp_path: Path) -> None:
     save_corpus(tmp_path / "old.spacy", [(TEXT, [(0, 3, "PER"), (5, 7, "CITY")])])
     code, text = extend(saved["tener"], new, "-o", tmp_path / "out", "--with", tmp_path / "old.spacy")
     assert (code, "the texts of --with have labels that" in text, "doesn't have: CITY" in text) == (1, True, True), text
     assert not (tmp_path / "out").exists()
 
 
-def test_labels_that_the_pipeline_has_may_be_annotated_too(
+def test_new_texts_can_contain_existing_labels(
     saved: dict[str, Path], new: Path, tmp_path: Path, trained: list[Path]
 ) -> None:
     save_corpus(new, [(text, [*entities, (len(text) - 2, len(text), "GPE")]) for text, entities in NEW])
@@ -144,7 +144,7 @@ def test_labels_that_the_pipeline_has_may_be_annotated_too(
     assert (code, len(trained)) == (0, 1), text
 
 
-def test_a_pipeline_for_entities_within_entities_is_not_extended(new: Path, tmp_path: Path) -> None:
+def test_extending_nested_ner_pipeline_raises_error(new: Path, tmp_path: Path) -> None:
     nlp = spacy.blank("zh")
     model = {"@architectures": "spacy_tener.CRFTagger.v1", "depth": 2}
     nlp.add_pipe("tener_ner", config={"model": model, "spans_key": "sc"}).add_label("PER")  # type: ignore[attr-defined]

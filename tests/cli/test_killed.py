@@ -1,4 +1,4 @@
-"""Commands that write files, killed at random moments: what has its name is whole, and the same command goes on."""
+"""Test that commands that are killed at random times leave only complete files, and can be resumed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from spacy_tener.corpora.docs import read_docs
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no fork, and no signal that cannot be caught")
 
-TIMES = 8
+N_KILLS = 8
 SEED = 3
 
 
-def kill_at_random(command: Callable[[], object], check: Callable[[], None]) -> int:
-    """Fork a process for the command again and again, and kill it somewhere on its way. Returns how often it was."""
+def kill_repeatedly(command: Callable[[], object], check: Callable[[], None]) -> int:
+    """Run a command in forked processes, and kill them at random times. Return how many were killed before the end."""
     fork, rng, killed = multiprocessing.get_context("fork"), random.Random(SEED), 0
 
-    def alone() -> None:
-        # tqdm's own lock is shared with forks: one that is killed while it holds it would hold it for ever.
+    def run_in_fork() -> None:
+        # Forks share the lock of tqdm. A process that is killed while it holds the lock would never release it.
         tqdm.set_lock(threading.RLock())
         command()
 
     start = time.perf_counter()
     command()
     seconds = time.perf_counter() - start
-    for _ in range(TIMES):
-        process = fork.Process(target=alone)
+    for _ in range(N_KILLS):
+        process = fork.Process(target=run_in_fork)
         start = time.perf_counter()
         process.start()
         process.join(rng.uniform(0, 1.2 * seconds))
@@ -44,13 +44,13 @@ def kill_at_random(command: Callable[[], object], check: Callable[[], None]) -> 
         process.join()
         if process.exitcode == -signal.SIGKILL:
             killed += 1
-        else:  # The first one took longer, as on a machine that was busy then.
+        else:  # The first run was slower, for example because the machine was busy.
             seconds = min(seconds, time.perf_counter() - start)
         check()
     return killed
 
 
-def test_convert(tmp_path: Path) -> None:
+def test_killed_convert_leaves_only_complete_files(tmp_path: Path) -> None:
     names = [f"{number}.spacy" for number in range(6)]
     for number in range(6):
         text = "".join(f"{char}\tO\n" for char in f"第{number}个文件") + "\n上\tB-LOC\n海\tI-LOC\n\n"
@@ -72,7 +72,7 @@ def test_convert(tmp_path: Path) -> None:
     convert(sources[:1], out, lang="zh")
     for path in out.iterdir():
         path.unlink()
-    assert kill_at_random(lambda: convert(sources, out, lang="zh"), check) > TIMES // 3
+    assert kill_repeatedly(lambda: convert(sources, out, lang="zh"), check) > N_KILLS // 3
     convert(sources, out, lang="zh")
     check()
     assert finished == set(names)

@@ -1,4 +1,4 @@
-"""What the commands print."""
+"""Test the messages and the help of the commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spacy_tener.cli._common import Messages
 from spacy_tener.errors import counted
 
 
-def test_a_list_below_a_title_keeps_its_lines_and_long_ones_are_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_message_details_keep_lines_and_wrap_long_lines(capsys: pytest.CaptureFixture[str]) -> None:
     Messages().warn("Changed: 2", "training.dropout: 0.1, was 0.2\n" + "word " * 30)
     title, first, *wrapped = capsys.readouterr().out.splitlines()
     assert "Changed: 2" in title
@@ -19,7 +19,7 @@ def test_a_list_below_a_title_keeps_its_lines_and_long_ones_are_wrapped(capsys: 
     assert " ".join(wrapped).split() == ["word"] * 30
 
 
-def test_a_failure_ends_the_command_and_what_is_not_shown_is_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fail_exits_with_status_and_show_false_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         Messages().fail("Failed", "a\nb", exits=3)
     assert stop.value.code == 3
@@ -30,21 +30,21 @@ def test_a_failure_ends_the_command_and_what_is_not_shown_is_not(capsys: pytest.
     assert capsys.readouterr().out == ""
 
 
-def test_the_help_shows_each_command_with_its_first_sentence() -> None:
+def test_help_shows_first_sentence_of_commands() -> None:
     shown = run_tener("--help").stdout.partition("Commands:\n")[2]
     found = {words[0]: words[1:] for words in map(str.split, shown.splitlines())}
     assert list(found) == list(COMMANDS)
     assert all(words[-1].endswith(".") and words[-1] != "..." for words in found.values())
 
 
-@pytest.mark.parametrize(("number", "said"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])
-def test_numbers_have_their_noun(number: int, said: str) -> None:
-    assert counted(number, "entity", "entities") == said
-    assert counted(number, "text") == said.replace("entities", "texts").replace("entity", "text")
+@pytest.mark.parametrize(("number", "expected"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])
+def test_counted_formats_number_with_noun(number: int, expected: str) -> None:
+    assert counted(number, "entity", "entities") == expected
+    assert counted(number, "text") == expected.replace("entities", "texts").replace("entity", "text")
 
 
 @pytest.mark.parametrize(("number", "shown"), [(0, []), (2, ["0", "1"]), (3, ["0", "1", "... 1 more"])])
-def test_a_long_list_is_cut(number: int, shown: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_list_is_truncated(number: int, shown: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Messages().warn_list("Left out", range(number), most=2)
     title, *lines = capsys.readouterr().out.splitlines() or [""]
     assert title.endswith(f"Left out: {number}" if number else "")

@@ -1,4 +1,4 @@
-"""One table of options for all commands: a name and a letter mean the same everywhere."""
+"""Test that options and their short forms have the same meaning in all commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from spacy_tener.cli import COMMANDS, tener_cli
 
 GROUP: Any = typer.main.get_command(tener_cli)
-LETTERS = {
+SHORT_OPTIONS = {
     "-o": "--output",
     "-f": "--format",
     "-n": "--limit",
@@ -22,7 +22,7 @@ LETTERS = {
     "-g": "--gpu-id",
     "-j": "--jobs",
     "-F": "--force",
-    # As in the commands of spaCy's that these replace
+    # As in the spaCy commands that these commands replace
     "-G": "--gold-preproc",
     "-dp": "--displacy-path",
     "-dl": "--displacy-limit",
@@ -39,26 +39,28 @@ def options(command: str) -> list[Any]:
 ALL = [(command, option) for command in COMMANDS for option in options(command)]
 
 
-def test_a_letter_stands_for_one_option() -> None:
+def test_short_option_has_same_meaning_in_all_commands() -> None:
     found = {
         letter: {name for name in option.opts if name.startswith("--")}
         for _, option in ALL
         for letter in option.opts
         if not letter.startswith("--")
     }
-    assert {letter: LETTERS[letter] in names for letter, names in found.items()} == dict.fromkeys(LETTERS, True)
-    without = [
+    assert {letter: SHORT_OPTIONS[letter] in names for letter, names in found.items()} == dict.fromkeys(
+        SHORT_OPTIONS, True
+    )
+    missing = [
         (command, name)
         for command, option in ALL
         for name in option.opts
-        if name in LETTERS.values()
-        and not {letter for letter, long in LETTERS.items() if long == name} <= set(option.opts)
+        if name in SHORT_OPTIONS.values()
+        and not {letter for letter, long in SHORT_OPTIONS.items() if long == name} <= set(option.opts)
     ]
-    assert without == []
+    assert missing == []
 
 
-def test_a_name_has_one_meaning() -> None:
-    """What differs between commands stands after the meaning: which formats, what is written."""
+def test_option_name_has_same_meaning_in_all_commands() -> None:
+    """Differences between commands, such as formats, follow after a colon or in parentheses."""
     meanings: defaultdict[str, set[str]] = defaultdict(set)
     for _, option in ALL:
         meaning = re.split(r"[:(]", option.help or "")[0].strip()
@@ -68,11 +70,11 @@ def test_a_name_has_one_meaning() -> None:
     assert all(map(all, meanings.values()))
 
 
-def test_each_command_that_writes_files_takes_their_place_by_the_same_option() -> None:
+def test_commands_that_write_files_have_output_option() -> None:
     assert {command for command, option in ALL if "--output" in option.opts} == set(COMMANDS) - {"debug-data", "serve"}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_loads_a_pipeline_takes_code(command: str) -> None:
+def test_commands_that_load_a_pipeline_have_code_option(command: str) -> None:
     names = {name for option in options(command) for name in option.opts}
     assert ("--code" in names) == (command not in {"config", "convert", "vectors"})

@@ -1,4 +1,4 @@
-"""Options that no other test gives: each changes the result, or is refused where it would do nothing."""
+"""Test options that other tests do not use: they change the result, or raise an error if they have no effect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from spacy_tener.cli import COMMANDS, tener_cli
 GROUP: Any = typer.main.get_command(tener_cli)
 VECTORS = "vectors encoder.onnx -o out --width 4"
 ANNOTATE = "annotate model {} -o out -f jsonl --processes 1"
-ACTING = [
+EFFECTIVE = [
     ("convert gb18030.txt -o out", "--encoding gb18030"),
     ("convert three.txt -o out", "--token-column 2"),
     ("suggest model text.txt -o out --format doccano -n 4", "--known known.txt"),
@@ -45,7 +45,8 @@ ACTING = [
     ("serve model --port 0", "--timeout 9"),
     ("serve model --port 0", "--allow-origin https://a.example"),
 ]
-NOWHERE = [
+# Command lines with options that have no effect, which is an error.
+INEFFECTIVE = [
     ("config --set training.max_steps=9 --output out.cfg --force", "--set, --output, --force"),
     ("config weibo --force", "--force"),
     ("vectors encoder.onnx -o out.vec --words words.txt --layers 2 --width 4", "--layers"),
@@ -59,12 +60,11 @@ NOWHERE = [
     ("annotate model rows.jsonl -o out -f jsonl --whole-files", "--whole-files"),
     ("annotate model gold.spacy -o out -f jsonl --encoding gb18030", "--encoding"),
 ]
-"""Command lines with options that do nothing there, and are refused."""
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every file that a command line names."""
+    """Return a directory with all files of the command lines."""
     folder = tmp_path_factory.mktemp("options")
     (folder / "model").symlink_to(trained("tener"))
     save_corpus(folder / "gold.spacy", TEXTS)
@@ -87,7 +87,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Outcome(NamedTuple):
-    """What a command printed, and wrote to `out`."""
+    """The exit status of a command, its output, and the files it wrote to `out`."""
 
     code: int
     printed: str
@@ -95,8 +95,8 @@ class Outcome(NamedTuple):
 
 
 @pytest.fixture
-def outcome(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Outcome]:
-    """Run a command in a new directory with all files; a service answers one request."""
+def run_command(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Outcome]:
+    """Return a function that runs a command in a copy of the directory. A service answers a single request."""
 
     async def ask(app: FastAPI) -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as client:
@@ -119,26 +119,24 @@ def outcome(shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     return run
 
 
-@pytest.mark.parametrize(("words", "option"), ACTING, ids=[f"{w.split()[0]} {option}" for w, option in ACTING])
-def test_an_option_changes_the_result(outcome: Callable[[str], Outcome], words: str, option: str) -> None:
-    without, with_it = outcome(words), outcome(f"{words} {option}")
+@pytest.mark.parametrize(("words", "option"), EFFECTIVE, ids=[f"{w.split()[0]} {option}" for w, option in EFFECTIVE])
+def test_option_changes_the_result(run_command: Callable[[str], Outcome], words: str, option: str) -> None:
+    without, with_it = run_command(words), run_command(f"{words} {option}")
     assert with_it.code == 0, with_it.printed
     assert (with_it.files or with_it.printed) != (without.files or without.printed)
 
 
-@pytest.mark.parametrize(("words", "options"), NOWHERE)
-def test_an_option_that_would_do_nothing_is_refused(
-    outcome: Callable[[str], Outcome], words: str, options: str
-) -> None:
-    refused = outcome(words)
-    assert (refused.code, refused.files) == (2, {}), refused.printed
-    assert options in refused.printed
+@pytest.mark.parametrize(("words", "options"), INEFFECTIVE)
+def test_option_without_effect_raises_error(run_command: Callable[[str], Outcome], words: str, options: str) -> None:
+    result = run_command(words)
+    assert (result.code, result.files) == (2, {}), result.printed
+    assert options in result.printed
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_code_is_imported_before_anything_is_read(outcome: Callable[[str], Outcome], command: str) -> None:
+def test_code_is_imported_before_inputs_are_read(run_command: Callable[[str], Outcome], command: str) -> None:
     parameters = GROUP.get_command(None, command).params
     required = [parameter for parameter in parameters if parameter.required]
     words = [word for found in required for word in ((found.opts[0], "x") if found.opts[0][0] == "-" else ("x",))]
     if any("--code" in parameter.opts for parameter in parameters):
-        assert "the code is imported" in outcome(" ".join([command, *words, "--code code.py"])).printed
+        assert "the code is imported" in run_command(" ".join([command, *words, "--code code.py"])).printed

@@ -1,4 +1,4 @@
-"""`python -m spacy tener serve`: from the shell to the answers, and a stop that loses none."""
+"""Test the command `serve`: errors at startup, and shutdown after pending requests are answered."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ KEY = "a-key-of-this-test"
 
 
 def printed(*arguments: str | Path) -> str:
-    """What a command that cannot begin says."""
+    """Return the output of a `serve` command that fails at startup."""
     return run_tener("serve", *arguments).text
 
 
-def test_what_cannot_be_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_arguments_raise_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spacy.blank("zh").to_disk(tmp_path / "blank")
     assert "'runs/lr=0.1/model'" in printed("--port", "0", "runs/lr=0.1/model")
     assert "none: " in printed("--port", "0", "x=none")
     assert "no component that finds entities" in printed("--port", "0", tmp_path / "blank")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, tmp_path / "blank")
         assert "Can't find model 'x'" in printed("--port", port, "x")
     assert f"{tmp_path}/none: No such file" in printed("--api-key-file", tmp_path / "none", "x")
@@ -58,9 +58,9 @@ def process(tmp_path: Path, saved: dict[str, Path], without_torch: None) -> Iter
         started.kill()
 
 
-def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[str]) -> None:
+def test_sigterm_stops_server_after_pending_requests(process: subprocess.Popen[str]) -> None:
     assert process.stdout is not None
-    # Before it may stand warnings of libraries.
+    # Warnings of libraries can precede the URL.
     url = next(filter(None, (re.search(r"http://127\.0\.0\.1:\d+", line) for line in process.stdout)))
     authorization = {"Authorization": f"Bearer {KEY}"}
     with (
@@ -76,5 +76,5 @@ def test_sigterm_ends_it_once_everything_is_answered(process: subprocess.Popen[s
             assert answer.status_code == 200, answer.text
             assert len(answer.json()["entities"]) == 800
     assert process.wait(60) == 0
-    said = process.stdout.read()
-    assert "Traceback" not in said
+    output = process.stdout.read()
+    assert "Traceback" not in output

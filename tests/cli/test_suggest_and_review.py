@@ -1,4 +1,4 @@
-"""`python -m spacy tener suggest` and `review`: files in, files out, and going on after a stop."""
+"""Test the commands `suggest` and `review`: input, output files, and resumption."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def model(saved: Path, train: Callable[..., Language]) -> Path:
     if not saved.is_dir():
         nlp = train()
         pipe: Any = nlp.get_pipe("tener_ner")
-        pipe.cfg["temperature"] = 2.0  # not as sure as it learned the sentences
+        pipe.cfg["temperature"] = 2.0  # Reduce the confidence of the overfitted model.
         nlp.to_disk(saved)
     return saved
 
 
 @pytest.fixture
-def raw(tmp_path: Path) -> Path:
-    path = tmp_path / "raw.jsonl"
+def raw_texts(tmp_path: Path) -> Path:
+    path = tmp_path / "raw_texts.jsonl"
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS), encoding="utf8")
     return path
 
@@ -56,9 +56,9 @@ def raw(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format", ["doccano", "prodigy"])
-def test_suggestions_are_written_and_converted_back(model: Path, raw: Path, tmp_path: Path, format: str) -> None:
-    options = () if format == "doccano" else ("--format", format)  # by the ending
-    code, text = call("suggest", model, raw, "-o", tmp_path / "a.jsonl", "-n", "3", *options)
+def test_suggestions_can_be_converted_to_docs(model: Path, raw_texts: Path, tmp_path: Path, format: str) -> None:
+    options = () if format == "doccano" else ("--format", format)  # The extension determines the format.
+    code, text = call("suggest", model, raw_texts, "-o", tmp_path / "a.jsonl", "-n", "3", *options)
     assert (code, f"3 texts to annotate in {format}" in text) == (0, True)
     assert call("convert", tmp_path / "a.jsonl", "-o", tmp_path / "back.spacy", "--lang", "zh")[0] == 0
     nlp, docs = spacy.load(model), list(read_docs(tmp_path / "back.spacy"))
@@ -67,35 +67,33 @@ def test_suggestions_are_written_and_converted_back(model: Path, raw: Path, tmp_
         assert [str(ent) for ent in doc.ents] == [str(ent) for ent in nlp(doc.text).ents]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="names of files are UTF-8 there")
-def test_a_page_names_a_file_whose_name_is_not_utf_8(model: Path, raw: Path, tmp_path: Path) -> None:
-    named = raw.rename(os.fsdecode(os.fsencode(tmp_path) + "/新闻.jsonl".encode("gb18030")))
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems require UTF-8 file names")
+def test_page_shows_escaped_non_utf8_file_name(model: Path, raw_texts: Path, tmp_path: Path) -> None:
+    named = raw_texts.rename(os.fsdecode(os.fsencode(tmp_path) + "/新闻.jsonl".encode("gb18030")))
     code, _ = call("suggest", model, named, "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf8")
     assert (code, "王小明去了上海" in page, "\\udcd0\\udcc2\\udcce\\udcc5.jsonl" in page) == (0, True, True)
 
 
-def test_label_studio_gets_its_interface_beside_the_tasks(model: Path, raw: Path, tmp_path: Path) -> None:
-    assert call("suggest", model, raw, "-o", tmp_path / "a.json")[0] == 0
+def test_label_studio_tasks_get_interface_file(model: Path, raw_texts: Path, tmp_path: Path) -> None:
+    assert call("suggest", model, raw_texts, "-o", tmp_path / "a.json")[0] == 0
     assert len(json.loads((tmp_path / "a.json").read_text(encoding="utf8"))) == len(TEXTS)
     assert 'value="ORG"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
     options = ("--format", "labelstudio", "--labels", "PER,OTHER")
-    assert call("suggest", model, raw, "-o", tmp_path / "b.json", *options)[0] == 0
+    assert call("suggest", model, raw_texts, "-o", tmp_path / "b.json", *options)[0] == 0
     tasks = (tmp_path / "b.json").read_text(encoding="utf8")
     assert '"PER"' in tasks
     assert '"ORG"' not in tasks
 
 
-def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
-    model: Path, raw: Path, tmp_path: Path
-) -> None:
-    assert call("suggest", model, raw, "-o", tmp_path / "a.html")[0] == 0
+def test_annotation_page_contains_predictions_or_no_entities(model: Path, raw_texts: Path, tmp_path: Path) -> None:
+    assert call("suggest", model, raw_texts, "-o", tmp_path / "a.html")[0] == 0
     page = (tmp_path / "a.html").read_text(encoding="utf8")
     assert '"stands":"found"' in page
     assert '"labels":["GPE","ORG","PER"]' in page
     assert '[[],[[0,3,"PER",' in page
     options = ("--format", "page", "--labels", "PER,书", "-n", 3)
-    assert call("suggest", "blank:zh", raw, "-o", tmp_path / "b.html", *options)[0] == 0
+    assert call("suggest", "blank:zh", raw_texts, "-o", tmp_path / "b.html", *options)[0] == 0
     page = (tmp_path / "b.html").read_text(encoding="utf8")
     assert '"labels":["PER","书"]' in page
     assert page.count('"questions":[]') == 3
@@ -105,7 +103,7 @@ def test_a_page_to_annotate_in_has_the_models_entities_or_begins_with_none(
 @pytest.mark.parametrize(
     ("name", "metadata"), [("a.jsonl", None), ("a.json", "data"), ("p.jsonl", "meta"), ("a.html", None)]
 )
-def test_records_stay_whole_with_their_ids(tmp_path: Path, name: str, metadata: str | None) -> None:
+def test_suggestions_keep_text_and_record_id(tmp_path: Path, name: str, metadata: str | None) -> None:
     forms = tmp_path / "forms.jsonl"
     forms.write_text(json.dumps({"text": "姓名\t王小明\n籍贯\t上海", "id": "form 7"}), encoding="utf8")
     options = {"a.jsonl": (), "p.jsonl": ("--format", "prodigy")}.get(name, ("--labels", "PER"))
@@ -125,7 +123,7 @@ def test_records_stay_whole_with_their_ids(tmp_path: Path, name: str, metadata: 
 
 @pytest.fixture
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Run training runs in this process, and collect them."""
+    """Run training runs in this process, and return a list to which their folds are added."""
     trained_folds: list[str] = []
 
     def run(self: Processes, arguments: Sequence[str], log: Path) -> int:
@@ -149,7 +147,7 @@ def records(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf8").splitlines()]
 
 
-def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, config: Path, trained: list[str]) -> None:
+def test_review_uses_models_trained_on_other_folds(tmp_path: Path, config: Path, trained: list[str]) -> None:
     out = tmp_path / "out"
     code, text = call("review", config, tmp_path / "train.spacy", "-o", out, "--folds", "2", *code_options(tmp_path))
     assert (code, sorted(trained)) == (0, ["1", "2"]), text
@@ -161,14 +159,14 @@ def test_each_text_is_judged_by_a_model_that_has_not_seen_it(tmp_path: Path, con
         fold = "1" if doc["text"] not in parts[0] else "2"
         nlp = spacy.load(out / "folds" / fold / "model-best")
         ner: Any = nlp.get_pipe("tener_ner")
-        readings = next(ner.decode([nlp.make_doc(doc["text"])])).k_best(3)
-        shares = [r.probability for r in readings]
-        assert doc["probability"] <= shares[0] + 1e-6
+        sequences = next(ner.decode([nlp.make_doc(doc["text"])])).k_best(3)
+        probabilities = [r.probability for r in sequences]
+        assert doc["probability"] <= probabilities[0] + 1e-6
     assert records(out / "review.jsonl")
     assert '"stands":"gold"' in (out / "review.html").read_text(encoding="utf8")
 
 
-def test_the_same_command_goes_on_and_another_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
+def test_review_resumes_and_rejects_changed_settings(tmp_path: Path, config: Path, trained: list[str]) -> None:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     assert call(*command)[0] == 0
     before = (tmp_path / "out" / "review.jsonl").read_bytes()
@@ -181,7 +179,7 @@ def test_the_same_command_goes_on_and_another_is_refused(tmp_path: Path, config:
     assert (code, "training.max_steps: was 4, is 2" in text, trained) == (1, True, ["2"])
 
 
-def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: Path) -> None:
+def test_review_with_trained_pipeline_recommends_config(tmp_path: Path, model: Path) -> None:
     write_corpus(tmp_path / "gold.spacy", 4)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out")
     assert (code, "use a config instead" in text) == (0, True)
@@ -196,7 +194,7 @@ def test_a_pipeline_judges_all_and_its_weakness_is_told(tmp_path: Path, model: P
     assert f"Predicted by other, the first tener_ner of {tmp_path / 'two'}" in text
 
 
-def test_limit_is_reported(tmp_path: Path, model: Path) -> None:
+def test_review_limit_is_reported(tmp_path: Path, model: Path) -> None:
     save_corpus(tmp_path / "gold.spacy", [("王小明去了上海", [(0, 3, "ORG")])] * 2)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out", "--limit", "1")
     expected = "2 suspected errors in the highest ranked texts, of 4 suspected errors in 2 texts"
@@ -204,13 +202,13 @@ def test_limit_is_reported(tmp_path: Path, model: Path) -> None:
     assert (tmp_path / "out" / "review.html").read_text(encoding="utf8").count('"doc":') == 1
 
 
-def test_a_config_that_trains_on_other_data_is_refused(tmp_path: Path, config: Path, trained: list[str]) -> None:
+def test_config_with_other_training_corpus_raises_error(tmp_path: Path, config: Path, trained: list[str]) -> None:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     code, text = call(*command, "--set", f"corpora.train.path={tmp_path / 'train.spacy'}")
     assert (code, "The training corpus of the config has another path" in text, trained) == (1, True, []), text
 
 
-def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
+def test_folds_are_deterministic_and_group_duplicate_texts() -> None:
     nlp = spacy.blank("zh")
     docs = [nlp.make_doc(text) for text in [*(f"文{n}" for n in range(31)), "文 3", "文4"]]
     parts = assign_folds(docs, 5)
@@ -226,12 +224,12 @@ def test_parts_are_even_repeatable_and_keep_equal_texts_together() -> None:
     ("texts", "remedy"),
     [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more Docs.")],
 )
-def test_fewer_texts_than_parts_are_refused(texts: list[str], remedy: str) -> None:
+def test_fewer_texts_than_folds_raise_error(texts: list[str], remedy: str) -> None:
     with pytest.raises(RemedyError, match=remedy):
         assign_folds([spacy.blank("zh").make_doc(text) for text in texts], 3)
 
 
-def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Path) -> None:
+def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     write_corpus(tmp_path / "gold.spacy")
     docs = list(read_docs(tmp_path / "gold.spacy"))
     number = next(number for number, doc in enumerate(docs) if doc.ents)
@@ -239,21 +237,21 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
     place = [ent.start_char, ent.end_char]
     decision = {"gold": [[*place, ent.label_]], "entities": [[*place, "OTHER"]]}
     record = {"text": docs[number].text, "doc": number, "corpus": "gold.spacy", "decisions": [decision]}
-    strange = {**record, "text": "不在", "doc": 0}
-    (tmp_path / "d.json").write_text(json.dumps([record, strange]), encoding="utf8")
+    mismatched = {**record, "text": "不在", "doc": 0}
+    (tmp_path / "d.json").write_text(json.dumps([record, mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
     assert (code, "1 decision applied, 0 without a change" in text) == (0, True)
     assert "Decisions that don't match the corpus, left out: 1 '不在': the corpus has no such text" in text
-    mended = list(read_docs(tmp_path / "m.spacy"))
-    assert [doc.to_json() for i, doc in enumerate(mended) if i != number] == [
+    corrected = list(read_docs(tmp_path / "m.spacy"))
+    assert [doc.to_json() for i, doc in enumerate(corrected) if i != number] == [
         doc.to_json() for i, doc in enumerate(docs) if i != number
     ]
-    assert [ent.label_ for ent in mended[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
-    # The same once more changes nothing.
+    assert [ent.label_ for ent in corrected[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
+    # Applying the decisions again changes nothing.
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
     assert "0 decisions applied, 1 without a change" in text
     assert (tmp_path / "n.spacy").read_bytes() == (tmp_path / "m.spacy").read_bytes()
-    (tmp_path / "d.json").write_text(json.dumps([strange]), encoding="utf8")
+    (tmp_path / "d.json").write_text(json.dumps([mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")
     assert code == 1
     assert "no decision fits" in text
@@ -280,7 +278,7 @@ def test_decisions_are_put_into_the_annotation_and_misfits_are_told(tmp_path: Pa
         ),
     ],
 )
-def test_a_file_of_other_kind_is_no_decisions(tmp_path: Path, content: str) -> None:
+def test_invalid_decision_file_raises_error(tmp_path: Path, content: str) -> None:
     write_corpus(tmp_path / "gold.spacy")
     (tmp_path / "d.json").write_text(content, encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")

@@ -1,4 +1,4 @@
-"""Ordinary wrong input: one clear message, and nothing is lost."""
+"""Test that commands reject common wrong input with a clear message, and leave files unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = "王小明去了上海"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pipelines with a `tener_ner` and without, corpora, texts, a run, empty and damaged files."""
+    """Create a directory with pipelines, corpora, texts, a training run, and empty and damaged files."""
     folder = tmp_path_factory.mktemp("work")
     nlp = spacy.blank("zh")
     nlp.to_disk(folder / "blank")
@@ -63,7 +63,7 @@ DIRECTORIES = ("silver model text.txt",)
         *((words, "text.txt", "text.txt: not a directory") for words in DIRECTORIES),
     ],
 )
-def test_a_place_that_cannot_be_written_is_named_before_anything_is_done(
+def test_unwritable_output_raises_error_before_loading(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: str, output: str, message: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -174,7 +174,7 @@ WRONG_COMMAND_LINE = [
     ("code", "words", "message"),
     [*((1, *row) for row in WRONG_INPUT), *((2, *row) for row in WRONG_COMMAND_LINE)],
 )
-def test_one_message_says_what_is_wrong_and_nothing_is_written(
+def test_wrong_input_raises_clear_error_and_writes_nothing(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, words: str, message: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -196,12 +196,12 @@ def test_one_message_says_what_is_wrong_and_nothing_is_written(
         (['{"text": ""}'], 0, ("1 text,", "0 errors")),
     ],
 )
-def test_annotate_fails_where_no_text_could_be_read(
+def test_annotate_fails_if_all_texts_are_invalid(
     folder: Path, tmp_path: Path, lines: list[str], code: int, counts: tuple[str, str]
 ) -> None:
     (tmp_path / "in.jsonl").write_text("\n".join(lines), encoding="utf8")
     words = ["annotate", folder / "model", tmp_path / "in.jsonl", "-o", tmp_path / "out", "-f", "jsonl"]
-    for _ in range(2):  # the second finds all done
+    for _ in range(2):  # The second call resumes a finished job.
         ran = run_tener(*words, "--processes", 1)
         assert ran.code == code
         assert all(count in ran.text for count in counts), ran.text
@@ -210,19 +210,19 @@ def test_annotate_fails_where_no_text_could_be_read(
 
 
 @pytest.fixture
-def gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
-    """Set the number of GPUs of the machine. None if CuPy is not installed."""
+def set_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | None], None]:
+    """Return a function that sets the number of GPUs of the machine. None means that CuPy is not installed."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr("spacy.load", lambda *_, **__: pytest.fail("the pipeline is loaded"))
 
-    def have(number: int | None) -> None:
+    def set_number(number: int | None) -> None:
         runtime = SimpleNamespace(getDeviceCount=lambda: number)
         monkeypatch.setattr(thinc.compat, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
         monkeypatch.setattr(thinc.compat, "has_cupy", number is not None)
         monkeypatch.setattr(thinc.compat, "has_cupy_gpu", bool(number))
         monkeypatch.setattr(thinc.util, "gpu_is_available", lambda: bool(number))
 
-    return have
+    return set_number
 
 
 CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
@@ -237,22 +237,22 @@ CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the C
         (3, f"the last GPU is 2 {CHOOSE}"),
     ],
 )
-def test_a_gpu_that_cannot_be_used_is_told_with_what_is_there(
-    gpus: Callable[[int | None], None], number: int | None, message: str
+def test_unavailable_gpu_error_describes_available_gpus(
+    set_gpus: Callable[[int | None], None], number: int | None, message: str
 ) -> None:
-    gpus(number)
+    set_gpus(number)
     ran = run_tener("evaluate", "model", "gold.spacy", "--gpu-id", "7")
     assert ran.code == 1
     assert f"GPU 7 cannot be used: {message}" in ran.text
 
 
-def test_what_cupy_says_of_a_gpu_that_it_cannot_use_is_told(
-    gpus: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
+def test_gpu_error_contains_cupy_message(
+    set_gpus: Callable[[int | None], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def busy(gpu_id: int) -> None:
         raise RuntimeError("CUDA-capable device(s) is/are busy or unavailable")
 
-    gpus(1)
+    set_gpus(1)
     monkeypatch.setattr(thinc.util, "require_gpu", busy)
     ran = run_tener("evaluate", "model", "gold.spacy", "--gpu-id", "0")
     assert ran.code == 1

@@ -1,4 +1,4 @@
-"""Corpora in columns: `char TAG`, CoNLL-2003 and Weibo."""
+"""Test the reader of corpora in columns: `char TAG`, CoNLL-2003 and Weibo."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def tokens(found: list[Sentence]) -> list[str]:
     return ["|".join(sentence.tokens) for sentence in found]
 
 
-def test_sentences_have_their_lines_and_end_where_a_document_begins(tmp_path: Path) -> None:
+def test_sentences_have_line_numbers_and_end_at_docstart(tmp_path: Path) -> None:
     first, second, third = sentences(tmp_path, CONLL)
     assert first == Sentence(("EU", "rejects", "German"), first.spans, (), 3)
     assert second == Sentence(("Peter", "Blackburn"), (EntitySpan(0, 2, "PER"),), (), 7)
@@ -45,7 +45,7 @@ def test_sentences_have_their_lines_and_end_where_a_document_begins(tmp_path: Pa
     assert tokens(found) == ["a", "b", "c"]
 
 
-def test_weibo_positions_of_two_digits_and_tokens_of_two_characters(tmp_path: Path) -> None:
+def test_weibo_positions_are_removed_from_tokens(tmp_path: Path) -> None:
     assert tokens(sentences(tmp_path, WEIBO)) == ["科|技|1|1|#", "老|师|😂|０"]
     text = "".join(f"{digit}{position}\tO\n" for position, digit in enumerate("201112345678")) + "\ufffd\ufffd0\tO\n"
     (found,) = sentences(tmp_path, text)
@@ -54,35 +54,35 @@ def test_weibo_positions_of_two_digits_and_tokens_of_two_characters(tmp_path: Pa
 
 
 @pytest.mark.parametrize("text", ["B2 O\nB5 O\nC7 O\n", "10 O\n20 O\n35 O\n", "A0 O\nB O\n", "9" * 5000 + " O\n"])
-def test_numbers_that_are_no_positions_stay(tmp_path: Path, text: str) -> None:
+def test_digits_that_are_not_positions_stay_in_tokens(tmp_path: Path, text: str) -> None:
     (found,) = sentences(tmp_path, text)
     assert list(found.tokens) == [line.split()[0] for line in text.splitlines()]
 
 
-def test_named_columns_keep_what_looks_like_a_position(tmp_path: Path) -> None:
+def test_explicit_columns_format_keeps_positions_in_tokens(tmp_path: Path) -> None:
     assert sentences(tmp_path, WEIBO, format="columns")[0].tokens == ("科0", "技1", "10", "11", "#0")
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", " \t ", "\u3000"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_lines_of_white_space_end_a_sentence(tmp_path: Path, blank: str, end: str) -> None:
+def test_whitespace_lines_end_a_sentence(tmp_path: Path, blank: str, end: str) -> None:
     found = sentences(tmp_path, end.join([blank, "a O", blank, blank, "b O", "c O", blank]))
     assert tokens(found) == ["a", "b|c"]
 
 
 @pytest.mark.parametrize("opening", ["{", "[", '"', "[["])
 @pytest.mark.parametrize("format", ["auto", "columns"])
-def test_brackets_and_quotes_are_data(tmp_path: Path, opening: str, format: str) -> None:
+def test_brackets_and_quotes_are_tokens(tmp_path: Path, opening: str, format: str) -> None:
     assert tokens(sentences(tmp_path, f"{opening} O\n] O\n", format=format)) == [f"{opening}|]"]
 
 
-def test_columns_may_be_aligned_with_spaces(tmp_path: Path) -> None:
+def test_columns_can_be_aligned_with_spaces(tmp_path: Path) -> None:
     found = sentences(tmp_path, "EU      NNP  B-ORG\nrejects VBZ  O   \n")
     assert found[0].tokens == ("EU", "rejects")
     assert found[0].spans == (EntitySpan(0, 1, "ORG"),)
 
 
-def test_a_reader_tells_the_scheme_and_what_was_repaired(tmp_path: Path) -> None:
+def test_reader_reports_tag_scheme_and_repaired_tags(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a B-X\nb I-X\n\nc O\nd I-X\n\ne I-Y\n\nf B-X\n", encoding="utf-8")
     reader = CorpusReader(path)
@@ -107,7 +107,7 @@ def test_a_reader_tells_the_scheme_and_what_was_repaired(tmp_path: Path) -> None
         ("a B-X\nb L-X\nc E-X\n", 3, "tag 'E-X' does not belong to the scheme BILOU"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, text: str, line: int, reason: str) -> None:
+def test_invalid_line_error_names_the_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
     with pytest.raises(CorpusError) as caught:
         sentences(tmp_path, text)
     assert caught.value.line == line
@@ -125,13 +125,13 @@ def test_a_bad_line_is_named(tmp_path: Path, text: str, line: int, reason: str) 
         *(({"encoding": name}, f"Unknown encoding '{name}'") for name in ("gbx", "hex", "rot13", "undefined")),
     ],
 )
-def test_unknown_options_are_refused_with_the_known_ones(options: dict[str, str], message: str) -> None:
+def test_unknown_option_value_error_lists_valid_values(options: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CorpusOptions(**options)
 
 
 @pytest.mark.parametrize("text", ["Jane \tB-PER\nDoe\t I-PER \n", " Jane\tB-PER\n  Doe \tI-PER\n"])
-def test_blanks_beside_a_tab_are_no_part_of_a_token_or_tag(tmp_path: Path, text: str) -> None:
+def test_spaces_around_tabs_are_stripped(tmp_path: Path, text: str) -> None:
     (found,) = sentences(tmp_path, text)
     assert (found.tokens, found.spans) == (("Jane", "Doe"), (EntitySpan(0, 2, "PER"),))
 
@@ -139,24 +139,24 @@ def test_blanks_beside_a_tab_are_no_part_of_a_token_or_tag(tmp_path: Path, text:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        # Lines that begin with a hash, tabs before spaces, Unicode's spaces, numbers that do not count the tokens.
+        # Lines that begin with a hash, tabs before spaces, Unicode whitespace, and numbers that are not token indices.
         ("# O\n#topic O\n\n# O\n", ["#|#topic", "#"]),
         ("New York\tB-LOC\n\u3000\tO\n \tO\nend\tO\t\n", ["New York|\u3000| |end"]),
         ("\u3000 O\n\xa0 O\na\u2028b O\n\x85 O\n  O\n", ["\u3000|\xa0|a\u2028b|\x85| "]),
         ("1 CD O\n2 CD O\n\n7 CD O\n", ["1|2", "7"]),
         ("1 O\n2 O\n", ["1|2"]),
         ("1 CD O\n\n1 CD O\n", ["1", "1"]),
-        # A first column that numbers the tokens is passed over, also if one number is damaged.
+        # A first column of token indices is skipped, also if one of them is damaged.
         ("0 Jane NNP B-PER\n1 sang VBD O\n\n0 1 CD O", ["Jane|sang", "1"]),
         ("1 Jane NNP B-PER\n2 sang VBD O\n\n1 1 CD O", ["Jane|sang", "1"]),
         ("".join(f"{'x' if n == 20 else n}\t字\tO\n" for n in range(40)), ["|".join("字" * 40)]),
     ],
 )
-def test_what_looks_like_something_else_is_a_token(tmp_path: Path, text: str, found: list[str]) -> None:
+def test_ambiguous_lines_are_parsed_as_tokens(tmp_path: Path, text: str, found: list[str]) -> None:
     assert tokens(sentences(tmp_path, text)) == found
 
 
-def test_columns_can_be_named(tmp_path: Path) -> None:
+def test_token_and_tag_columns_can_be_specified(tmp_path: Path) -> None:
     text = "x1 B-PER Jane NNP\nx2 O sang VBD\n"
     (found,) = list(read_columns(tmp_path, text, token_column=3, tag_column=2))
     assert (found.tokens, found.spans) == (("Jane", "sang"), (EntitySpan(0, 1, "PER"),))
@@ -172,7 +172,7 @@ def read_columns(path: Path, text: str, **options: int) -> list[Sentence]:
     return list(CorpusReader(path / "corpus.txt", CorpusOptions(format="columns", **options)))
 
 
-def test_comment_lines_before_a_sentence_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_comment_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.conllu"
     path.write_text("# sent_id = 1\n# text = # sang\n1\t#\tB-X\n2\tsang\tO\n\n# id 7\n1\ta\tO\n", encoding="utf-8")
     reader = CorpusReader(path)
@@ -180,7 +180,7 @@ def test_comment_lines_before_a_sentence_are_left_out_and_counted(tmp_path: Path
     assert reader.notes.counts == {Event.COMMENT: 2}
 
 
-def test_all_bad_lines_are_told_in_one_error_of_bounded_length(tmp_path: Path) -> None:
+def test_error_summarizes_all_invalid_lines(tmp_path: Path) -> None:
     text = "a O\n\nb PER\n\nc O\nd\n\n" + "e ORG\n\n" * 1000
     with pytest.raises(CorpusError) as caught:
         sentences(tmp_path, text)
@@ -191,20 +191,20 @@ def test_all_bad_lines_are_told_in_one_error_of_bounded_length(tmp_path: Path) -
     assert len(str(caught.value)) < 1000
 
 
-def test_one_damaged_token_does_not_hide_that_tokens_carry_positions(tmp_path: Path) -> None:
+def test_damaged_token_does_not_prevent_weibo_detection(tmp_path: Path) -> None:
     lines = [f"字{index}\tO" for index in range(40)]
     lines[20] = "字\tO"
     with pytest.raises(CorpusError, match=r"corpus\.txt:21: '字' does not end in its position"):
         sentences(tmp_path, "\n".join(lines))
 
 
-def test_text_that_is_not_of_its_encoding_is_refused(tmp_path: Path) -> None:
+def test_decoding_error_names_the_line(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"a O\n+2AA- B-X\n")
     with pytest.raises(InputError, match=r"a\.txt:2: .* is not UTF-7"):
         list(CorpusReader(tmp_path / "a.txt", CorpusOptions(encoding="utf-7")))
 
 
-WRITTEN = """# newdoc id = a
+WITH_TEXT_COMMENT = """# newdoc id = a
 # sent_id = a-1
 # text = 他在 北京。 “Hi”  O
 1\t他\tO
@@ -219,19 +219,19 @@ WRITTEN = """# newdoc id = a
 """
 
 
-def test_a_text_line_gives_the_white_space_between_tokens(tmp_path: Path) -> None:
-    (found,) = sentences(tmp_path, WRITTEN)
+def test_text_comment_defines_whitespace_between_tokens(tmp_path: Path) -> None:
+    (found,) = sentences(tmp_path, WITH_TEXT_COMMENT)
     assert found.tokens == ("他", "在", "北京", "。", "“", "Hi", "”", " ", "O")
     assert found.spaces == (False, True, False, True, False, False, True, False, False)
     assert found.spans == (EntitySpan(2, 3, "LOC"), EntitySpan(5, 6, "PER"), EntitySpan(8, 9, "PER"))
 
 
-def test_each_sentence_has_its_own_text_line_or_none(tmp_path: Path) -> None:
+def test_text_comment_applies_only_to_next_sentence(tmp_path: Path) -> None:
     first, second = sentences(tmp_path, "# text = a b\na O\nb O\n\na O\nb O\n")
     assert (first.spaces, second.spaces) == ((True, False), ())
 
 
-def test_missing_annotation_and_entities_stay_at_their_tokens_behind_white_space(tmp_path: Path) -> None:
+def test_whitespace_tokens_do_not_shift_annotation(tmp_path: Path) -> None:
     (found,) = sentences(tmp_path, "# text = a   b\u3000c\na -\nb B-X\nc I-X\n")
     assert found.tokens == ("a", "  ", "b", "\u3000", "c")
     assert (found.missing, found.spans) == ((0,), (EntitySpan(2, 5, "X"),))
@@ -240,9 +240,9 @@ def test_missing_annotation_and_entities_stay_at_their_tokens_behind_white_space
     assert found.missing == (0, 1, 2, 6)
 
 
-@pytest.mark.parametrize(("text", "there"), [("他在北京", "北京"), ("他在上海是", "是"), ("他 上海", "上海")])
-def test_a_text_line_without_the_tokens_is_refused_with_its_line(tmp_path: Path, text: str, there: str) -> None:
-    with pytest.raises(CorpusError, match=f'"{there}"') as error:
+@pytest.mark.parametrize(("text", "token"), [("他在北京", "北京"), ("他在上海是", "是"), ("他 上海", "上海")])
+def test_text_comment_without_the_tokens_raises_error(tmp_path: Path, text: str, token: str) -> None:
+    with pytest.raises(CorpusError, match=f'"{token}"') as error:
         sentences(tmp_path, f"# id = 1\n# text = {text}\n他 O\n在 O\n上海 B-LOC\n")
     assert f"{tmp_path / 'corpus.txt'}:2" in str(error.value)
     assert error.value.remedy.startswith("Correct the text")

@@ -1,4 +1,4 @@
-"""Conversion as a function: what is written, what is reported, and what happens when it cannot go on."""
+"""Test the function `convert`: output files, reports, language detection, and errors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ JSONL = """
 {"text": "in Newcastle", "label": [[3, 6, "X"]]}
 """
 
-Write = Callable[[str, str], Path]
+WriteFile = Callable[[str, str], Path]
 
 
 @pytest.fixture
-def write(tmp_path: Path) -> Write:
+def write(tmp_path: Path) -> WriteFile:
     def file(name: str, text: str) -> Path:
         (tmp_path / name).write_text(text, encoding="utf-8")
         return tmp_path / name
@@ -44,7 +44,7 @@ def ents(found: list[Doc]) -> list[tuple[str, str]]:
     return [(entity.text, entity.label_) for doc in found for entity in doc.ents]
 
 
-def test_columns_become_a_doc_for_each_sentence(write: Write, tmp_path: Path) -> None:
+def test_column_corpus_becomes_doc_per_sentence(write: WriteFile, tmp_path: Path) -> None:
     (report,) = convert([write("train.char.bmes", COLUMNS)], tmp_path / "out")
     found = docs(tmp_path / "out" / "train.spacy")
     assert [doc.text for doc in found] == ["高勇，", "中国籍", "李"]
@@ -56,7 +56,7 @@ def test_columns_become_a_doc_for_each_sentence(write: Write, tmp_path: Path) ->
     assert report.notes.counts == {Event.REPAIRED: 2}
 
 
-def test_spacys_corpus_reader_aligns_what_is_written(write: Write, tmp_path: Path) -> None:
+def test_spacy_corpus_reader_aligns_converted_docs(write: WriteFile, tmp_path: Path) -> None:
     convert([write("a.txt", COLUMNS)], tmp_path)
     examples = list(Corpus(tmp_path / "a.spacy")(spacy.blank("zh")))
     assert [example.get_aligned_ner()[:2] for example in examples] == [
@@ -66,7 +66,7 @@ def test_spacys_corpus_reader_aligns_what_is_written(write: Write, tmp_path: Pat
     ]
 
 
-def test_documents_of_conll_2003_are_a_doc_for_each_sentence(write: Write, tmp_path: Path) -> None:
+def test_conll_2003_becomes_doc_per_sentence(write: WriteFile, tmp_path: Path) -> None:
     (report,) = convert([write("eng.txt", ENGLISH)], tmp_path, lang="en")
     found = docs(tmp_path / "eng.spacy")
     assert [doc.text for doc in found] == ["EU left ", "Peter ", "UN "]
@@ -75,12 +75,12 @@ def test_documents_of_conll_2003_are_a_doc_for_each_sentence(write: Write, tmp_p
 
 
 @pytest.mark.parametrize(("lang", "text"), [("zh", "ab"), ("en", "a b "), ("xx", "a b ")])
-def test_spaces_follow_the_language(write: Write, tmp_path: Path, lang: str, text: str) -> None:
+def test_spaces_between_tokens_depend_on_language(write: WriteFile, tmp_path: Path, lang: str, text: str) -> None:
     convert([write("a.txt", "a O\nb O\n")], tmp_path, lang=lang)
     assert docs(tmp_path / "a.spacy")[0].text == text
 
 
-def test_texts_keep_their_characters_and_report_what_does_not_fit(write: Write, tmp_path: Path) -> None:
+def test_jsonl_texts_are_unchanged_and_misaligned_spans_reported(write: WriteFile, tmp_path: Path) -> None:
     (report,) = convert([write("a.jsonl", JSONL)], tmp_path, lang="en")
     found = docs(tmp_path / "a.spacy")
     assert [doc.text for doc in found] == ["高勇在New York.", "in Newcastle"]
@@ -93,7 +93,7 @@ def test_texts_keep_their_characters_and_report_what_does_not_fit(write: Write, 
     assert (report.notes.counts.total(), report.missing) == (0, 0)
 
 
-def test_converting_again_gives_the_same_bytes(write: Write, tmp_path: Path) -> None:
+def test_conversion_is_deterministic(write: WriteFile, tmp_path: Path) -> None:
     convert([write("a.txt", COLUMNS)], tmp_path / "1")
     convert([tmp_path / "a.txt"], tmp_path / "2")
     convert([tmp_path / "a.txt"], tmp_path / "1")
@@ -101,7 +101,7 @@ def test_converting_again_gives_the_same_bytes(write: Write, tmp_path: Path) -> 
     assert [doc.to_bytes() for doc in first] == [doc.to_bytes() for doc in second]
 
 
-def test_a_bad_line_leaves_finished_outputs_and_no_part_of_its_own(write: Write, tmp_path: Path) -> None:
+def test_invalid_line_leaves_only_finished_outputs(write: WriteFile, tmp_path: Path) -> None:
     good, bad, late = write("a.txt", COLUMNS), write("b.txt", COLUMNS + "坏\n"), write("c.txt", COLUMNS)
     with pytest.raises(CorpusError, match=r"b\.txt:10: the line has one column"):
         convert([good, bad, late], tmp_path / "out")
@@ -109,7 +109,7 @@ def test_a_bad_line_leaves_finished_outputs_and_no_part_of_its_own(write: Write,
     assert len(docs(tmp_path / "out" / "a.spacy")) == 3
 
 
-def test_a_bad_line_leaves_an_older_output_as_it_was(write: Write, tmp_path: Path) -> None:
+def test_invalid_line_leaves_existing_output_unchanged(write: WriteFile, tmp_path: Path) -> None:
     convert([write("a.txt", COLUMNS)], tmp_path)
     before = (tmp_path / "a.spacy").read_bytes()
     write("a.txt", "坏\n")
@@ -118,7 +118,7 @@ def test_a_bad_line_leaves_an_older_output_as_it_was(write: Write, tmp_path: Pat
     assert (tmp_path / "a.spacy").read_bytes() == before
 
 
-def test_an_output_that_cannot_be_written_is_named_and_leaves_nothing_behind(write: Write, tmp_path: Path) -> None:
+def test_unwritable_output_error_names_the_file(write: WriteFile, tmp_path: Path) -> None:
     (tmp_path / "out" / "a.spacy").mkdir(parents=True)
     (tmp_path / "file").touch()
     source = write("a.txt", COLUMNS)
@@ -130,29 +130,29 @@ def test_an_output_that_cannot_be_written_is_named_and_leaves_nothing_behind(wri
 
 
 @pytest.mark.parametrize("text", ["", "\n\n \n", "-DOCSTART- O\n\n", "[]"])
-def test_a_file_without_sentences_is_refused(write: Write, tmp_path: Path, text: str) -> None:
+def test_file_without_sentences_raises_error(write: WriteFile, tmp_path: Path, text: str) -> None:
     with pytest.raises(CorpusError, match=r"a\.txt: there is no annotated sentence or text in it"):
         convert([write("a.txt", text)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_whose_records_are_all_left_out_is_refused(write: Write, tmp_path: Path) -> None:
+def test_file_without_annotated_records_raises_error(write: WriteFile, tmp_path: Path) -> None:
     record = json.dumps({"text": "a", "spans": [], "answer": "reject"})
     with pytest.raises(CorpusError, match=r"no record is annotated\. Records left out .*: 1\. Annotate at least one"):
         convert([write("a.jsonl", record)], tmp_path)
 
 
-def test_a_very_long_sentence_and_a_very_long_token_are_converted(write: Write, tmp_path: Path) -> None:
+def test_very_long_sentence_and_token_are_converted(write: WriteFile, tmp_path: Path) -> None:
     (report,) = convert([write("a.txt", "字 O\n" * 10_000 + "x" * 400_000 + " B-X\n")], tmp_path)
     assert (report.docs, report.tokens, report.entities, report.lang) == (1, 10_001, 1, "en")
 
 
-def test_a_language_that_spacy_lacks_is_refused(write: Write, tmp_path: Path) -> None:
+def test_unsupported_language_raises_error(write: WriteFile, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no tokenizer for the language 'qqq'"):
         convert([write("a.txt", COLUMNS)], tmp_path, lang="qqq")
 
 
-def test_the_language_is_told_by_the_letters_and_english_is_not_glued_together(write: Write, tmp_path: Path) -> None:
+def test_language_is_detected_by_letters(write: WriteFile, tmp_path: Path) -> None:
     (english,) = convert([write("a.txt", "Jane B-PER\nsang O\n")], tmp_path)
     (chinese,) = convert([write("b.txt", COLUMNS)], tmp_path)
     (texts,) = convert([write("c.jsonl", '{"text": "Dr. Jane (12) sang.", "label": [[4, 8, "PER"]]}')], tmp_path)
@@ -168,19 +168,19 @@ def test_the_language_is_told_by_the_letters_and_english_is_not_glued_together(w
     ("text", "lang"),
     [("京" + "x" * 19, "zh"), ("京" + "x" * 20, "en"), ("\U00020000 12, x", "zh"), ("яя" + "x" * 98, "en")],
 )
-def test_a_twentieth_of_the_letters_is_chinese_and_a_fiftieth_may_be_of_another_script(text: str, lang: str) -> None:
+def test_language_detection_uses_proportions_of_scripts(text: str, lang: str) -> None:
     assert detect_language([text]) == detect_language(text) == lang
     with pytest.raises(RemedyError, match="cannot be detected"):
         detect_language([text, "я" * 3])
 
 
 @pytest.mark.parametrize("texts", [["12 345"], ["!?", ""], []])
-def test_texts_without_letters_have_no_language(texts: list[str]) -> None:
+def test_language_detection_requires_letters(texts: list[str]) -> None:
     with pytest.raises(RemedyError, match=r"cannot be detected by the letters\. Set it"):
         detect_language(texts)
 
 
-def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tmp_path: Path) -> None:
+def test_stray_file_in_directory_is_skipped_with_warning(write: WriteFile, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write("in/train.txt", COLUMNS)
     write("in/README.txt", "This is a corpus.\n\nIts files are in columns.\n")
@@ -194,7 +194,7 @@ def test_a_stray_file_in_a_directory_is_left_out_with_a_warning(write: Write, tm
     assert "README.txt:1: " in stray["README.txt"].examples[Event.NOT_A_CORPUS][0]
 
 
-def test_a_stray_file_ends_the_conversion_where_it_is_named_or_alone(write: Write, tmp_path: Path) -> None:
+def test_stray_file_raises_error_if_named_or_alone(write: WriteFile, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     path = write("in/README.txt", "This is no corpus.\n")
     with pytest.raises(CorpusError, match=r"README\.txt:1: 'corpus\.' is not a tag"):
@@ -203,7 +203,7 @@ def test_a_stray_file_ends_the_conversion_where_it_is_named_or_alone(write: Writ
         convert([tmp_path / "in"], tmp_path / "out")
 
 
-def test_a_corpus_in_a_directory_with_one_bad_line_is_no_stray_file(write: Write, tmp_path: Path) -> None:
+def test_corpus_with_invalid_line_is_not_skipped(write: WriteFile, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     write("in/train.txt", COLUMNS + "\n坏\n")
     with pytest.raises(CorpusError, match=r"train\.txt:11: the line has one column"):

@@ -1,4 +1,4 @@
-"""Sentences and texts as Docs: tokens, spaces, sentence starts, entities and what is unknown."""
+"""Test the conversion of sentences and texts to Docs: tokens, spaces, entities and missing annotation."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ def iob(doc: Doc) -> str:
     return "".join("?IOB"[token.ent_iob] for token in doc)
 
 
-def test_tokens_of_the_corpus_are_the_tokens_of_the_doc() -> None:
+def test_sentence_doc_keeps_corpus_tokens() -> None:
     doc = doc_of(sentence("高|勇|\ufffd\ufffd|😂", (0, 2, "NAME")))
     assert [token.text for token in doc] == ["高", "勇", "\ufffd\ufffd", "😂"]
     assert doc.text == "高勇\ufffd\ufffd😂"
     assert (ents(doc), iob(doc)) == ([("高勇", "NAME")], "BIOO")
 
 
-def test_neighbours_of_one_label_and_tokens_without_annotation_stay_apart() -> None:
+def test_adjacent_entities_with_same_label_stay_separate() -> None:
     doc = doc_of(sentence("c|d|e|f", (0, 1, "Y"), (1, 3, "Y"), missing=(3,)))
     assert [sent.text for sent in doc.sents] == ["cdef"]
     assert (ents(doc), iob(doc)) == ([("c", "Y"), ("de", "Y")], "BBI?")
 
 
-def test_entities_lose_tokens_of_white_space_at_their_edges() -> None:
+def test_whitespace_tokens_at_entity_boundaries_are_removed() -> None:
     notes = Notes()
     doc = doc_of(sentence(" |a|\u3000|b|\t|c| ", (0, 5, "X"), (5, 6, "Y"), (6, 7, "X")), notes=notes)
     assert ents(doc) == [("a\u3000b", "X"), ("c", "Y")]
@@ -79,14 +79,14 @@ def test_entities_lose_tokens_of_white_space_at_their_edges() -> None:
     ],
 )
 @pytest.mark.parametrize("lang", ["zh", "en"])
-def test_a_text_keeps_every_character_and_the_tokenizers_tokens(text: str, lang: str) -> None:
+def test_text_doc_keeps_characters_and_tokenization(text: str, lang: str) -> None:
     nlp = {"zh": ZH, "en": EN}[lang]
     doc = text_doc(text, nlp=nlp)
     assert doc.text == text
     assert [token.text for token in doc] == [token.text for token in nlp.make_doc(text)]
 
 
-def test_an_entity_off_the_token_edges_leaves_its_tokens_unknown_and_is_counted() -> None:
+def test_misaligned_entity_gets_missing_annotation() -> None:
     notes = Notes()
     doc = text_doc("the unbelievable York", (6, 13, "X"), (17, 21, "LOC"), notes=notes)
     assert (ents(doc), iob(doc)) == ([("York", "LOC")], "O?B")
@@ -104,13 +104,13 @@ def test_an_entity_off_the_token_edges_leaves_its_tokens_unknown_and_is_counted(
         ("one two three four", [(4, 13, "X")], ((0, 7), (8, 9), (13, 14)), "?BIO"),
     ],
 )
-def test_entities_off_the_edges_leave_what_they_touch_unknown_and_nothing_else(
+def test_misaligned_entities_affect_only_overlapping_tokens(
     text: str, spans: list[tuple[int, int, str]], missing: tuple[tuple[int, int], ...], tags: str
 ) -> None:
     assert iob(text_doc(text, *spans, missing=missing)) == tags
 
 
-def test_joined_notes_keep_the_first_examples() -> None:
+def test_merged_notes_keep_first_examples() -> None:
     notes, more_notes = Notes(), Notes()
     for line in range(5):
         notes.add(Event.BLANK, "a", line)
@@ -119,7 +119,7 @@ def test_joined_notes_keep_the_first_examples() -> None:
     assert (notes.counts[Event.BLANK], notes.examples[Event.BLANK]) == (10, ["line 0: a", "line 1: a", "line 2: a"])
 
 
-def test_docs_are_read_into_the_vocabulary_that_is_passed_also_an_empty_one(tmp_path: Path) -> None:
+def test_read_docs_uses_given_vocab(tmp_path: Path) -> None:
     path, vocab = save_docs(tmp_path / "a.spacy", Doc(Vocab(), words=["王小明", "去了"])), Vocab()
     assert len(vocab) == 0
     (doc,) = read_docs(path, vocab)

@@ -1,4 +1,4 @@
-"""Which files are read from what a user names, and where they are written to."""
+"""Test which files `convert` reads for the paths of a user, and the paths of its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def touch(folder: Path, *names: str) -> None:
         path.touch()
 
 
-def planned(folder: Path, *inputs: str, output: str = "out") -> list[tuple[str, str]]:
+def plan(folder: Path, *inputs: str, output: str = "out") -> list[tuple[str, str]]:
     jobs, _ = plan_jobs([name if name == "-" else folder / name for name in inputs], folder / output)
     return [(job.source.removeprefix(f"{folder}/"), str(job.output.relative_to(folder))) for job in jobs]
 
@@ -38,11 +38,11 @@ def planned(folder: Path, *inputs: str, output: str = "out") -> list[tuple[str, 
         ("sub/dir.txt/a.json", "sub/dir.txt/a.spacy"),
     ],
 )
-def test_only_endings_that_name_a_format_are_taken_off(name: str, output: str) -> None:
+def test_output_name_removes_only_format_extensions(name: str, output: str) -> None:
     assert output_name(PurePath(name)) == PurePath(output)
 
 
-def test_directories_are_walked_in_order_and_keep_their_shape(tmp_path: Path) -> None:
+def test_directory_is_traversed_in_order_with_same_structure(tmp_path: Path) -> None:
     touch(tmp_path, "in/b.txt", "in/a.bmes.gz", "in/sub/deep/a.jsonl", "in/x.train", "in/.hidden.txt", "in/.git/c.txt")
     touch(tmp_path, "in/README.md", "in/old.spacy", "in/sub/LICENSE", "in/images.gz")
     jobs, left_out = plan_jobs([tmp_path / "in"], tmp_path / "out")
@@ -55,33 +55,33 @@ def test_directories_are_walked_in_order_and_keep_their_shape(tmp_path: Path) ->
     assert [Path(path).name for path in left_out] == ["README.md", "images.gz", "old.spacy", "LICENSE"]
 
 
-def test_standard_input_has_a_name(tmp_path: Path) -> None:
-    assert planned(tmp_path, "-") == [("-", "out/stdin.spacy")]
-    assert planned(tmp_path, "-", output="dev.spacy") == [("-", "dev.spacy")]
+def test_standard_input_gets_output_name(tmp_path: Path) -> None:
+    assert plan(tmp_path, "-") == [("-", "out/stdin.spacy")]
+    assert plan(tmp_path, "-", output="dev.spacy") == [("-", "dev.spacy")]
 
 
-def test_an_output_file_can_be_named_for_one_input(tmp_path: Path) -> None:
+def test_output_file_is_allowed_for_single_input(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "b.txt", "in/c.txt")
-    assert planned(tmp_path, "a.txt", output="new/train.spacy") == [("a.txt", "new/train.spacy")]
-    assert planned(tmp_path, "in", output="train.spacy") == [("in/c.txt", "train.spacy")]
+    assert plan(tmp_path, "a.txt", output="new/train.spacy") == [("a.txt", "new/train.spacy")]
+    assert plan(tmp_path, "in", output="train.spacy") == [("in/c.txt", "train.spacy")]
     with pytest.raises(InputError, match=r"train\.spacy: one output for 2 inputs"):
-        planned(tmp_path, "a.txt", "b.txt", output="train.spacy")
+        plan(tmp_path, "a.txt", "b.txt", output="train.spacy")
 
 
-def test_two_inputs_are_never_written_to_one_output(tmp_path: Path) -> None:
+def test_inputs_with_same_output_raise_error(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "a.jsonl", "sub/a.txt")
     for pair in (("a.txt", "a.jsonl"), ("a.txt", "sub/a.txt"), ("a.txt", "sub"), ("a.txt", "a.txt"), ("-", "-")):
         with pytest.raises(InputError, match=r"both .* and .* would be written to .*Convert them one by one"):
-            planned(tmp_path, *pair)
+            plan(tmp_path, *pair)
 
 
-def test_a_directory_without_corpora_is_refused(tmp_path: Path) -> None:
+def test_directory_without_corpora_raises_error(tmp_path: Path) -> None:
     touch(tmp_path, "in/README.md", "in/a.py")
     with pytest.raises(InputError, match=r"no corpus among its 2 files.*Pass the paths of the corpus files"):
-        planned(tmp_path, "in")
+        plan(tmp_path, "in")
 
 
-def test_an_output_that_is_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+def test_output_directory_that_is_a_file_raises_error(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "out")
     with pytest.raises(InputError, match="out: not a directory"):
-        planned(tmp_path, "a.txt")
+        plan(tmp_path, "a.txt")

@@ -1,4 +1,4 @@
-"""Corpora with character offsets, in the shapes that annotation tools write, and offsets that are wrong."""
+"""Test the reader of JSON corpora: formats of annotation tools, character offsets, and invalid records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def annotation(spans: Sequence[tuple[int, int, str]] = SPANS, **keys: Any) -> di
 
 
 JSON_MIN = [{"start": s, "end": e, "labels": [x], "text": TEXT[s:e]} for s, e, x in SPANS]
-FLAT = {
+FLAT_RECORDS = {
     "doccano labels": {"text": TEXT, "labels": SPANS},
     "doccano data": {"id": 7, "data": TEXT, "label": SPANS},
     "doccano relations": {
@@ -69,9 +69,9 @@ def spans_of(folder: Path, text: str, spans: Sequence[Any], **options: Any) -> t
     return texts(folder, [{"text": text, "label": list(spans)}], **options)[0].spans
 
 
-@pytest.mark.parametrize("shape", FLAT)
-def test_flat_records(tmp_path: Path, shape: str) -> None:
-    reader = reader_of(tmp_path, [FLAT[shape]])
+@pytest.mark.parametrize("shape", FLAT_RECORDS)
+def test_flat_record_variants_are_parsed(tmp_path: Path, shape: str) -> None:
+    reader = reader_of(tmp_path, [FLAT_RECORDS[shape]])
     assert list(reader) == [AnnotatedText(TEXT, ENTITIES, (), 1)]
     assert (reader.format, reader.scheme, reader.notes.counts.total()) == ("jsonl", None, 0)
 
@@ -79,11 +79,11 @@ def test_flat_records(tmp_path: Path, shape: str) -> None:
 @pytest.mark.parametrize(
     ("record", "spans"),
     [
-        # Label Studio's older exports, and other names of the text.
+        # Older exports of Label Studio, and texts under other keys.
         ({"data": {"review": TEXT, "id": 3}, "completions": [annotation()]}, SPANS),
         ({"text": "京东京东jd", "label": {"X": {"京东": [[0, 1], [2, 3]]}}}, [(0, 2, "X"), (2, 4, "X")]),
         (task([{"result": [region(0, 5, "X", text="a b\\nc")]}], text="a\u3000b\nc"), [(0, 5, "X")]),
-        # Tokens with offsets are no entities, and what is done needs no list of these.
+        # Tokens with offsets are not entities. Records that are marked as done need no list of entities.
         ({"text": TEXT, "tokens": [{"text": "高", "start": 0, "end": 1, "id": 0}], "spans": []}, []),
         ({"text": "a", "answer": "accept"}, []),
         ({"text": "b", "annotation_id": 1}, []),
@@ -95,11 +95,11 @@ def test_flat_records(tmp_path: Path, shape: str) -> None:
         *(({"text": TEXT, "sentiment": "x", name: JSON_MIN}, SPANS) for name in ("ner", "Entity-labels", "实体")),
     ],
 )
-def test_entities_are_found_in_records_of_many_shapes(tmp_path: Path, record: Any, spans: list[Any]) -> None:
+def test_entities_are_found_in_other_record_structures(tmp_path: Path, record: Any, spans: list[Any]) -> None:
     assert texts(tmp_path, [record])[0].spans == tuple(EntitySpan(*span) for span in spans)
 
 
-def test_records_that_say_nothing_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_unannotated_records_are_skipped_and_counted(tmp_path: Path) -> None:
     records = [task([]), task([annotation(was_cancelled=True)]), task([annotation([])]), {"data": {"text": "abc"}}]
     reader = reader_of(tmp_path, records)
     assert [text.spans for text in reader] == [()]
@@ -110,7 +110,7 @@ def test_records_that_say_nothing_are_left_out_and_counted(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_json_list_is_read_with_the_lines_of_its_records(tmp_path: Path, indent: int | None) -> None:
+def test_json_list_records_have_line_numbers(tmp_path: Path, indent: int | None) -> None:
     path = tmp_path / "a.json"
     path.write_text("\n" + json.dumps([task([annotation()])] * 3, indent=indent) + "\n", encoding="utf-8")
     found = list(CorpusReader(path))
@@ -120,32 +120,32 @@ def test_a_json_list_is_read_with_the_lines_of_its_records(tmp_path: Path, inden
 
 
 @pytest.mark.parametrize("text", [" 在北京", "[在北京", "在{北京\n"])
-def test_a_pair_of_text_and_entities_on_each_line_is_json(tmp_path: Path, text: str) -> None:
+def test_lines_with_text_entities_pair_are_parsed_as_json(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(f"{json.dumps([text, {'entities': [[2, 4, 'LOC']]}])}\n" * 2)
     assert [(found.text, len(found.spans)) for found in CorpusReader(path)] == [(text, 1)] * 2
 
 
-def test_white_space_at_the_edges_is_trimmed_and_counted(tmp_path: Path) -> None:
+def test_whitespace_at_span_boundaries_is_trimmed_and_counted(tmp_path: Path) -> None:
     record = {"text": " 北京\u3000\n 上海  ", "label": [[0, 4, "LOC"], [6, 8, "LOC"], [8, 10, "LOC"]]}
     reader = reader_of(tmp_path, [record])
     assert [text.spans for text in reader] == [(EntitySpan(1, 3, "LOC"), EntitySpan(6, 8, "LOC"))]
     assert reader.notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
 
 
-def test_a_span_named_twice_is_read_once_and_counted_and_spans_are_sorted(tmp_path: Path) -> None:
+def test_duplicate_spans_are_removed_and_counted(tmp_path: Path) -> None:
     reader = reader_of(tmp_path, [{"text": "abcdef", "label": [[4, 6, "B"], [0, 2, "A"], [4, 6, "B"]]}])
     assert [text.spans for text in reader] == [(EntitySpan(0, 2, "A"), EntitySpan(4, 6, "B"))]
     assert reader.notes.counts == {Event.DUPLICATE: 1}
 
 
 @pytest.mark.parametrize("spans", [[[0, 2, "X"], [1, 3, "Y"]], [[0, 5, "X"], [1, 2, "Y"]], [[0, 2, "X"], [0, 2, "Y"]]])
-def test_overlapping_spans_are_refused(tmp_path: Path, spans: list[Any]) -> None:
+def test_overlapping_spans_raise_error(tmp_path: Path, spans: list[Any]) -> None:
     with pytest.raises(CorpusError, match=r"a\.jsonl:1: X 0-\d '\w+' and Y \d-\d '\w+' overlap.*--overlap longest"):
         spans_of(tmp_path, "abcdef", spans)
 
 
-def test_of_overlapping_spans_the_longest_can_be_kept(tmp_path: Path) -> None:
+def test_overlap_longest_selects_longest_spans(tmp_path: Path) -> None:
     record = {"text": "abcdefghij", "label": [[0, 2, "A"], [1, 5, "B"], [4, 6, "C"], [6, 8, "D"], [6, 8, "E"]]}
     reader = reader_of(tmp_path, [record], overlap="longest")
     (text,) = reader
@@ -155,7 +155,7 @@ def test_of_overlapping_spans_the_longest_can_be_kept(tmp_path: Path) -> None:
     assert reader.notes.counts == {Event.OVERLAP: 3}
 
 
-def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> None:
+def test_span_with_different_quoted_text_raises_error(tmp_path: Path) -> None:
     record = task([{"result": [region(16, 20, "ORG", text="清华大学")]}])
     with pytest.raises(CorpusError, match=r"covers '华大学任' but the file quotes '清华大学'.*not bytes"):
         texts(tmp_path, [record])
@@ -222,7 +222,7 @@ def test_a_span_that_does_not_cover_what_is_said_is_refused(tmp_path: Path) -> N
         ({"tokens": ["a"], "ner_tags": ["PER"]}, "'PER' is not a tag"),
     ],
 )
-def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reason: str) -> None:
+def test_invalid_record_error_names_the_line(tmp_path: Path, record: Any, reason: str) -> None:
     path = tmp_path / "a.jsonl"
     shape = record if isinstance(record, dict) else {}
     good: dict[str, Any] = {"text": "x", "label": []}
@@ -253,7 +253,7 @@ def test_a_bad_record_is_refused_with_its_line(tmp_path: Path, record: Any, reas
         ('{"text": "a", "label": ' + "[" * 100_000, 1, "not valid JSON: nested too deeply"),
     ],
 )
-def test_bad_json_is_refused_with_its_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
+def test_invalid_json_error_names_the_line(tmp_path: Path, text: str, line: int, reason: str) -> None:
     (tmp_path / "a.json").write_text(text)
     with pytest.raises(CorpusError) as caught:
         list(CorpusReader(tmp_path / "a.json"))
@@ -269,16 +269,16 @@ def test_bad_json_is_refused_with_its_line(tmp_path: Path, text: str, line: int,
         (CLUENER, "columns", "is not a tag"),
     ],
 )
-def test_records_of_another_format_are_refused(tmp_path: Path, record: Any, format: str, message: str) -> None:
+def test_records_of_other_format_raise_error(tmp_path: Path, record: Any, format: str, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         texts(tmp_path, [CLUENER, record], format=format)
 
 
-# What annotation tools call things
+# Keys and structures of annotation tools
 
 
-def test_several_lists_are_read_as_one_with_a_note(tmp_path: Path) -> None:
-    """As of a tool's export that `tener annotate` has added its entities to."""
+def test_multiple_entity_lists_are_merged_with_note(tmp_path: Path) -> None:
+    """`tener annotate` adds its entities to the export of an annotation tool under another key."""
     path = tmp_path / "a.jsonl"
     found = {"entities": [{"start": s, "end": e, "label": x, "text": TEXT[s:e]} for s, e, x in SPANS[1:]]}
     path.write_text(json.dumps({"text": TEXT, "label": SPANS[:1], **found}))
@@ -287,7 +287,7 @@ def test_several_lists_are_read_as_one_with_a_note(tmp_path: Path) -> None:
     assert reader.notes.examples[Event.LISTS] == ["line 1: label, entities"]
 
 
-def test_label_studio_regions_belong_to_the_text_that_they_name(tmp_path: Path) -> None:
+def test_label_studio_regions_are_assigned_by_text_name(tmp_path: Path) -> None:
     labels = annotation([(0, 2, "PER")])
     record = {"data": {"title": "高勇", "body": "在北京", "url": "x"}, "annotations": [labels]}
     labels["result"] = [
@@ -304,7 +304,7 @@ def test_label_studio_regions_belong_to_the_text_that_they_name(tmp_path: Path) 
         texts(tmp_path, [record])
 
 
-def test_label_studio_regions_are_in_the_text_that_has_what_they_quote(tmp_path: Path) -> None:
+def test_label_studio_regions_are_assigned_by_quoted_text(tmp_path: Path) -> None:
     first = {**region(0, 2, "PER", text="高勇"), "to_name": "text-1"}
     second = {**region(1, 3, "LOC", text="北京"), "to_name": "text-2"}
     data = {"title": "高勇", "article": {"body": "在北京"}, "text": "无关", "tags": ["a"]}
@@ -313,7 +313,7 @@ def test_label_studio_regions_are_in_the_text_that_has_what_they_quote(tmp_path:
     assert found == [("高勇", (EntitySpan(0, 2, "PER", None),)), ("在北京", (EntitySpan(1, 3, "LOC", None),))]
 
 
-def test_annotated_texts_of_label_studio_can_be_named(tmp_path: Path) -> None:
+def test_label_studio_texts_can_be_specified(tmp_path: Path) -> None:
     labels = annotation([(0, 2, "PER")])
     labels["result"][0]["to_name"] = "title"
     data = {"title": "高勇", "article": {"body": "在北京"}, "url": "x"}
@@ -322,14 +322,14 @@ def test_annotated_texts_of_label_studio_can_be_named(tmp_path: Path) -> None:
         texts(tmp_path, records)
     reader = reader_of(tmp_path, records, texts=("title", "article.body", "absent"))
     assert [(text.text, len(text.spans)) for text in reader] == [("高勇", 1), ("在北京", 0), ("高勇", 0), ("在北京", 0)]
-    # What is marked in others is read too, and names that no task has are no names.
+    # Texts with annotated regions are also read. If no task contains any of the given keys, an error is raised.
     reader = reader_of(tmp_path, records, texts=("url",))
     assert [(text.text, len(text.spans)) for text in reader] == [("x", 0), ("高勇", 1), ("x", 0)]
     with pytest.raises(CorpusError, match="'data' contains none of the texts titel, but"):
         list(reader_of(tmp_path, records, texts=("titel",)))
 
 
-def test_strings_inside_of_objects_are_the_last_to_be_a_label_studio_text(tmp_path: Path) -> None:
+def test_label_studio_text_prefers_top_level_strings(tmp_path: Path) -> None:
     deep: dict[str, Any] = {"id": "x"}
     for _ in range(300):
         deep = {"a": deep}
@@ -337,7 +337,7 @@ def test_strings_inside_of_objects_are_the_last_to_be_a_label_studio_text(tmp_pa
     assert [text.text for text in texts(tmp_path, [record])] == ["高勇"]
 
 
-def test_numbered_tags_get_their_names_from_the_option(tmp_path: Path) -> None:
+def test_tag_names_option_maps_numeric_tags(tmp_path: Path) -> None:
     records = [{"tokens": ["EU", "of", "x"], "ner_tags": [1, 0, -100]}]
     expected = [Sentence(("EU", "of", "x"), (EntitySpan(0, 1, "ORG"),), (2,), 1)]
     with pytest.raises(CorpusError, match=r"tag 1 has no name: 0 names given.*--tag-names"):
