@@ -64,6 +64,9 @@ class BatchDecoding:
         tags)
     temperature (float): Temperature for calibrated probabilities. All scores are divided by it. The best tag sequence
         does not depend on the temperature.
+    existing (frozenset[tuple[int, int, int, int]]): Existing entities of texts for a model of nested entities, as the
+        index of the text, start, end and label index. They are part of every set of entities, in the tag sequence or
+        not.
     _k_best (dict[int, list[list[RankedEntities]]]): Cache for `k_best`. The key is k.
     _candidates (dict[float, list[ScoredSpans]]): Cache for `candidates`. The key is the minimum probability.
     """
@@ -73,6 +76,7 @@ class BatchDecoding:
     lengths: list[int]
     allowed: Mask | None
     temperature: float = 1.0
+    existing: frozenset[tuple[int, int, int, int]] = frozenset()
     _k_best: dict[int, list[list[RankedEntities]]] = field(default_factory=dict, init=False)
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
 
@@ -254,12 +258,12 @@ class BatchDecoding:
         RETURNS (list[tuple[EntitySpans, float]]): The sets with their log probabilities, ranked by their best tag
             sequence.
         """
-        sets: dict[tuple[bytes, ...], tuple[EntitySpans, float]] = {}
+        sets: dict[frozenset[tuple[int, ...]], tuple[EntitySpans, float]] = {}
         for score, tags_by_depth in combinations:
             log_probability = score / self.temperature - self.log_partitions[text]
             levels = [self.crf.layout.decode(tags) for tags in tags_by_depth]
             spans = merge_depths([EntitySpans(np.full(start.size, text), start, *rest) for start, *rest in levels])
-            key = tuple(column.tobytes() for column in spans)
+            key = frozenset(zip(*(column.tolist() for column in spans), strict=True)) - self.existing
             if key in sets:
                 log_probability = float(np.logaddexp(sets[key][1], log_probability))
             sets[key] = spans, log_probability

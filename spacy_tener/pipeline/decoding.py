@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from spacy.attrs import ENT_IOB
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 
@@ -226,28 +227,69 @@ class Decoding:
         reference (Doc): The same text with gold entities.
         RETURNS (Mask): The mask, with rows in the same order as in `allowed`. *Shape:* (depth * units, tags)
         """
-        outer, *inner = split_reference(reference, self.spans_key, self.batch.depth)
-        outer, is_contradicted = self._without_existing(outer)
-        labels = index_labels(self.labels)
-        targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in (outer, *inner)]
-        tags = np.concatenate([target.tags for target in targets])
-        return agreeing_tags(tags, None, self.batch.crf.layout) & self.allowed & (not is_contradicted)
+        levels = split_reference(reference, self.spans_key, self.batch.depth)
+        annotated = {offsets_of(ent) for level in levels for ent in level.ents}
+        if self.existing:
+            levels = self._without_inner_existing(levels)
+        outermost = {offsets_of(ent) for ent in levels[0].ents}
+        levels[0], is_contradicted = self._without_existing(levels, annotated)
+        labels, layout = index_labels(self.labels), self.batch.crf.layout
+        targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in levels]
+        agreeing = [agreeing_tags(target.tags, None, layout) for target in targets]
+        # An existing entity is part of the result, whether or not a tag sequence repeats it at one of the other depths.
+        for entity in self.existing:
+            start, end = self._units_of(entity)
+            own = np.full(end - start, layout.outside)
+            if entity.label in self.labels:
+                own = layout.encode(*np.array([[0], [end - start], [self.labels.index(entity.label)]]), end - start)
+            if entity.offsets in outermost:
+                agreeing[0][start:end] = own[:, None] == np.arange(layout.n_tags)
+            for target, mask in zip(targets[1:], agreeing[1:], strict=True):
+                if (target.tags[start:end] == layout.outside).all():
+                    mask[np.arange(start, end), own] = True
+        return np.concatenate(agreeing) & self.allowed & (not is_contradicted)
 
-    def _without_existing(self, reference: Doc) -> tuple[Doc, bool]:
-        """Return a gold annotation in which the tokens of existing entities have missing annotation.
+    def _without_inner_existing(self, levels: list[Doc]) -> list[Doc]:
+        """Remove the existing entities from the inner levels of a gold annotation.
 
-        reference (Doc): The same text with gold entities.
+        If another gold entity has the same boundaries as an existing entity, their order is arbitrary. The existing
+        entity then comes first.
+        """
+        existing = {entity.offsets for entity in self.existing}
+        outer = {(start, end): label for start, end, label in map(offsets_of, levels[0].ents)}
+        levels = [level.copy() for level in levels]
+        for level in levels[1:]:
+            for start, end, label in existing.intersection(map(offsets_of, level.ents)):
+                if (start, end) in outer:
+                    levels[0].set_ents([levels[0].char_span(start, end, label)], default="unmodified")
+                    level.set_ents([level.char_span(start, end, outer[start, end])], default="unmodified")
+                else:
+                    level.set_ents([], outside=[level.char_span(start, end)], default="unmodified")
+        return levels
+
+    def _without_existing(self, levels: Sequence[Doc], annotated: Collection[EntityOffsets]) -> tuple[Doc, bool]:
+        """Return the gold annotation of the outermost entities, with missing annotation for existing entities.
+
+        levels (Sequence[Doc]): The gold annotation of each nesting level.
+        annotated (Collection[EntityOffsets]): All gold entities.
         RETURNS (tuple[Doc, bool]): The changed annotation, and whether the original one contradicts an existing entity.
         """
+        outer = levels[0]
         if not self.existing:
-            return reference, False
-        annotated = set(map(offsets_of, reference.ents))
-        reference, is_contradicted = reference.copy(), False
+            return outer, False
+        outermost = [offsets_of(ent) for ent in outer.ents]
+        has_inner = len(levels) > 1 and levels[1].has_annotation(ENT_IOB)
+        reference, is_contradicted = outer.copy(), False
         for entity in self.existing:
             span = reference.char_span(entity.start, entity.end, alignment_mode="expand")
+            is_inside = any(
+                start <= entity.start and entity.end <= end and (start, end) != (entity.start, entity.end)
+                for start, end, _ in outermost
+            )
             is_missing = span is None or all(token.ent_iob == MISSING for token in span)
-            is_contradicted |= not is_missing and entity.offsets not in annotated
-            if span is not None:
+            is_known = entity.offsets in annotated or (is_inside and not has_inner)
+            is_contradicted |= not is_missing and not is_known
+            if span is not None and not is_inside:
                 reference.set_ents([], missing=[span], default="unmodified")
         return reference, is_contradicted
 

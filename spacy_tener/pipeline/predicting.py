@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
-from spacy.attrs import IS_SPACE, LENGTH
+from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
 from spacy.tokens import Doc
 
 from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
@@ -52,10 +52,24 @@ def decode_batches(
         allowed = allowed_tags(texts, labels) if depth == 1 else None
         crf_scorer, rows = on_host(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
+        existing = frozenset[tuple[int, int, int, int]]()
         if depth > 1:
             decode = partial(best_tags, crf_scorer, emissions, lengths)
             allowed = allowed_nested_tags(texts, labels, depth, decode)
-        yield texts, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature)
+            existing = existing_spans(texts, labels)
+        yield texts, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, existing)
+
+
+def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tuple[int, int, int, int]]:
+    """Return the existing entities whose label the model has: index of the text, start, end and label index."""
+    index = {label: i for i, label in enumerate(labels.hashes)}
+    return frozenset(
+        (text, start, end, index[label])
+        for text, view in enumerate(views)
+        if view.doc.has_annotation(ENT_IOB)
+        for start, end, label in view.units().entities()
+        if label in index
+    )
 
 
 def best_tags(crf: PathScorer, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:

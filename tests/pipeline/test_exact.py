@@ -20,7 +20,8 @@ from spacy_tener.pipeline.batch_decoding import BatchDecoding
 from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import existing_entities
 from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_nested_tags, allowed_tags
-from spacy_tener.pipeline.predicting import best_tags
+from spacy_tener.pipeline.nesting import nesting_levels
+from spacy_tener.pipeline.predicting import best_tags, existing_spans
 from spacy_tener.pipeline.tags import LabelIndex, index_labels
 from spacy_tener.pipeline.units import view_of
 
@@ -222,9 +223,10 @@ def check(view: Any, depth: int, recipes: list[Recipe], exceptions: Any, tempera
         allowed = allowed_tags(views, index)
     else:
         allowed = allowed_nested_tags(views, index, depth, partial(best_tags, scorer, emissions, lengths))
-    batch = BatchDecoding(scorer, emissions, lengths, allowed, temperature)
+    existing = existing_spans(views, index)
+    batch = BatchDecoding(scorer, emissions, lengths, allowed, temperature, existing)
     for i, part in enumerate(views):
-        decoding = Decoding(part, LABELS, batch, i, None, existing_entities(part))
+        decoding = Decoding(part, LABELS, batch, i, "sc", existing_entities(part))
         rules = Rules(part.doc, view, index)
         rows = decoding.emissions.reshape(depth, len(part), layout.n_tags)
         levels = []
@@ -285,7 +287,36 @@ def check_text(decoding: Decoding, rules: Rules, levels: list[list[tuple[float, 
     assert decoding.entropy == pytest.approx(-sum(p * np.log(p) for p in best if p), abs=1e-9)
     for entity in (*decoding.entities, *readings[0].entities, *marginals.entities):
         assert entity.offsets not in existing or entity.probability == 1.0
-    if len(levels) == 1 and len(rules.units) == len(decoding.doc):
-        gold = decoding.doc.copy()
-        gold.set_ents([gold.char_span(*span[:2], label=span[2]) for span in found[0]], default="outside")
-        assert decoding.likelihood(gold) == pytest.approx(readings[0].probability, abs=1e-9)
+    if len(rules.units) == len(decoding.doc):
+        for entities in found[:4]:
+            check_likelihood(decoding, levels, entities, offsets, existing)
+
+
+def check_likelihood(
+    decoding: Decoding,
+    levels: list[list[tuple[float, Any]]],
+    entities: frozenset[tuple[int, int, str]],
+    offsets: Callable[[Entity], tuple[int, int, str]],
+    existing: set[tuple[int, int, str]],
+) -> None:
+    """Compare the likelihood of a gold annotation with a sum over the label sequences of each depth."""
+    gold, spans = decoding.doc.copy(), sorted(entities)
+    numbers = nesting_levels(spans)
+    if max(numbers, default=0) >= len(levels):
+        return
+    by_level = [{span for span, number in zip(spans, numbers, strict=True) if number == n} for n in range(len(levels))]
+    # Of two labels for the same span, the label of the existing entity comes first.
+    for level in by_level[1:]:
+        for span in existing & level:
+            for other in [other for other in by_level[0] if other[:2] == span[:2]]:
+                by_level[0].symmetric_difference_update({span, other})
+                level.symmetric_difference_update({span, other})
+    gold.set_ents([gold.char_span(*span[:2], label=span[2]) for span in by_level[0]], default="outside")
+    gold.spans["sc"] = [gold.char_span(*span[:2], label=span[2]) for span in spans]
+    expected = 1.0
+    for expected_spans, sequences in zip(by_level, levels, strict=True):
+        scores = np.array([score for score, _ in sequences])
+        probabilities = np.exp(scores - scores.max()) / np.exp(scores - scores.max()).sum()
+        agrees = [set(map(offsets, found)) - existing == expected_spans - existing for _, found in sequences]
+        expected *= probabilities[agrees].sum()
+    assert decoding.likelihood(gold) == pytest.approx(expected, abs=1e-9)

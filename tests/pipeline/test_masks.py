@@ -1,4 +1,4 @@
-"""What the text, the Doc and annotation forbid, as masks of tags."""
+"""Masks of allowed tags for the restrictions of texts, Docs and annotations."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from test_tags import LABELS, NAMES, make_units
 from spacy_tener.pipeline.masks import (
     NO_ENTITIES,
     agreeing_tags,
-    allowed_tags,
+    allowed_nested_tags,
     intersect,
     possible_tags,
     preset_tags,
@@ -27,14 +27,14 @@ def names_allowed(row):
     return {name for name, allowed in zip(NAMES, row, strict=True) if allowed}
 
 
-def test_white_space_is_outside_or_inside_and_no_edge():
+def test_white_space_does_not_begin_or_end_entities():
     assert possible_tags(make_units("OO"), LABELS) is None
     first, second = possible_tags(make_units("OO", space=" ."), LABELS)
     assert names_allowed(first) == {"O", "I-A", "I-B"}
     assert second.all()
 
 
-def test_known_tags_agree_with_themselves_alone():
+def test_annotated_tag_is_the_only_agreeing_tag():
     units = make_units("B--", space=".. ")
     tags = encode_units(units, LABELS)
     single, free, space = agreeing_tags(tags, possible_tags(units, LABELS), LABELS.layout)
@@ -43,7 +43,7 @@ def test_known_tags_agree_with_themselves_alone():
     assert names_allowed(space) == {"O", "I-A", "I-B"}
 
 
-def test_agreeing_tags_leave_the_mask_of_possible_ones_alone():
+def test_agreeing_tags_do_not_modify_their_argument():
     units = make_units("O-", space="  ")
     possible = possible_tags(units, LABELS)
     before = possible.copy()
@@ -52,24 +52,24 @@ def test_agreeing_tags_leave_the_mask_of_possible_ones_alone():
 
 
 @pytest.mark.parametrize("iob", ["---", "OOO", "-O-"])
-def test_what_is_missing_or_outside_restricts_no_prediction(iob):
+def test_missing_and_outside_tags_do_not_restrict_prediction(iob):
     units = make_units(iob)
     assert intersect([possible_tags(units, LABELS), tags_within_sentences(units, LABELS)]) is None
     assert preset_tags(units, LABELS, None).all()
 
 
-def test_preset_entities_and_blocked_tokens_stay_in_prediction():
+def test_existing_entities_and_blocked_tokens_are_kept():
     mask = preset_tags(make_units("BI-B", "BB.."), LABELS, None)
     assert [names_allowed(row) for row in mask] == [{"B-B"}, {"E-B"}, set(NAMES), {"O"}]
 
 
-def test_preset_entities_may_have_white_space_at_their_edges_and_cross_sentences():
+def test_existing_entities_may_break_rules_for_predicted_entities():
     units = make_units("BI", "AA", space="  ", starts=[1])
     limits = intersect([possible_tags(units, LABELS), tags_within_sentences(units, LABELS)])
     assert [names_allowed(row) for row in preset_tags(units, LABELS, limits)] == [{"B-A"}, {"E-A"}]
 
 
-def test_latin_words_stay_whole_in_prediction():
+def test_entities_do_not_split_latin_words():
     views = [view_of(spacy.blank("zh").make_doc(text), "tokens") for text in ("Tex恤", "京")]
     first, inner, last, *others = tags_of_whole_words(views, LABELS)
     assert names_allowed(first) == {"B-A", "B-B", "I-A", "I-B", "O"}
@@ -81,30 +81,45 @@ def test_latin_words_stay_whole_in_prediction():
     assert tags_of_whole_words(views[1:], LABELS) is None
 
 
-def test_nothing_goes_on_over_a_start_of_a_sentence():
+def test_entities_do_not_cross_sentence_starts():
     mask = tags_within_sentences(make_units("--", starts=[1]), LABELS)
     assert mask[0].all()
     assert names_allowed(mask[1]) == {"B-A", "B-B", "O", "S-A", "S-B"}
 
 
-def test_what_a_doc_has_is_whole_at_the_first_depth_and_may_hold_others_at_the_next():
+def test_nested_masks_allow_entities_inside_or_around_existing_ones():
     nlp = spacy.blank("zh")
     docs = [Doc(nlp.vocab, words=list("Te 天"), spaces=[False] * 4), nlp.make_doc("北京大学")]
     docs[0].set_ents([Span(docs[0], 1, 3, label="A")], blocked=[docs[0][3:4]], default="missing")
-    outer, inner = allowed_tags([view_of(doc, "tokens") for doc in docs], index_labels("AB"), 2)
-    start = {"O", "B-A", "B-B"}  # nothing goes on at the begin of a text
+    labels = index_labels("AB")
+    views = [view_of(doc, "tokens") for doc in docs]
+    outside = np.full((2, 8), labels.layout.outside)
+    outer, inner = allowed_nested_tags(views, labels, 2, lambda mask: outside)
+    start = {"O", "B-A", "B-B"}  # No entity continues from before the text.
     assert [names_allowed(row) for row in outer[:4]] == [start, {"B-A"}, {"E-A"}, {"O"}]
     assert [names_allowed(row) for row in inner[:4]] == [start, {"O"}, {"O", "I-A", "I-B"}, {"O"}]
     assert outer[5:].all()
     assert inner[5:].all()
     docs[1].ents = [Span(docs[1], 0, 4, label="A")]
     docs[1].spans[NO_ENTITIES] = [docs[1][0:2]]
-    _, inner = allowed_tags([view_of(docs[1], "tokens")], index_labels("AB"), 2)
+    _, inner = allowed_nested_tags(views[1:], labels, 2, lambda mask: outside[:, :4])
     assert [names_allowed(row) for row in inner] == [{"O"}, {"O"}, set(NAMES), set(NAMES)]
+    # The best sequence at depth 0 has an entity around the existing one that starts with it.
+    del docs[1].spans[NO_ENTITIES]
+    docs[1].ents = [Span(docs[1], 0, 2, label="A")]
+    best = np.stack([labels.layout.encode(*np.array([[0], [4], [1]]), 4), outside[0, :4]])
+    outer, inner = allowed_nested_tags(views[1:], labels, 2, lambda mask: best)
+    around = {"I-A", "I-B"}
+    assert [names_allowed(row) for row in outer] == [{"B-A", "B-B"} | around, {"E-A"} | around, set(NAMES), set(NAMES)]
+    assert names_allowed(inner[0]) == names_allowed(inner[2]) == set(NAMES) - {"E-A", "E-B", "I-A", "I-B"}
+    # An entity around the existing one that ends with it.
+    docs[1].ents = [Span(docs[1], 2, 4, label="A")]
+    outer, _ = allowed_nested_tags(views[1:], labels, 2, lambda mask: best)
+    assert [names_allowed(row) for row in outer[2:]] == [{"B-A"} | around, {"E-A", "E-B"} | around]
 
 
 @given(st.text("BIO-", min_size=1, max_size=12), st.text(" .", min_size=12, max_size=12), st.data())
-def test_whatever_is_annotated_some_path_is_left(iob, space, data):
+def test_every_annotation_allows_a_valid_tag_sequence(iob, space, data):
     """An entity goes on only behind its beginning: every other pattern spaCy itself puts right."""
     iob = "".join("B" if mark == "I" and (i == 0 or iob[i - 1] not in "BI") else mark for i, mark in enumerate(iob))
     # A second I behind a B that was one: still an entity.

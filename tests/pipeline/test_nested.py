@@ -1,4 +1,4 @@
-"""Entities within entities: their depths, exact probabilities, learning, and what is annotated already."""
+"""Nested entities: nesting depths, exact probabilities, training, and existing entities."""
 
 import itertools
 
@@ -48,7 +48,7 @@ def spans_of(doc, key="sc"):
 
 @pytest.fixture
 def nested(blank, tiny_model):
-    """Makes an untrained pipeline for entities within entities."""
+    """Return a function that makes an untrained pipeline for nested entities."""
 
     def make(depth=3, **config):
         return blank(model={**tiny_model, "depth": depth}, **{"spans_key": "sc", **config})
@@ -63,7 +63,7 @@ def store():
 
 @pytest.fixture
 def trained(store, nested):
-    """Makes a pipeline that knows the texts by heart."""
+    """Return a function that makes a pipeline that overfits the texts."""
 
     def make(**config):
         if "nested" not in store:
@@ -89,17 +89,17 @@ def trained(store, nested):
         ([(0, 6 - i, "A") for i in range(6)], [0, 1, 2, 3, 4, 5]),
     ],
 )
-def test_an_entity_lies_at_the_first_depth_where_it_overlaps_no_longer_one(entities, depths):
+def test_depth_counts_longer_overlapping_entities(entities, depths):
     assert nesting_depths(entities) == depths
 
 
-def test_entities_within_others_have_their_levels_from_inside():
+def test_levels_of_inner_entities_are_counted_from_the_innermost():
     """北京 in 北京大学医学院 has one level, whether 北京大学 is annotated too or not."""
     assert nesting_levels([(2, 4, "GPE"), (2, 6, "ORG"), (2, 9, "ORG"), (20, 22, "GPE")]) == [1, 2, 0, 0]
     assert nesting_levels([(2, 4, "GPE"), (2, 9, "ORG")]) == [1, 0]
 
 
-def test_all_is_as_probable_as_the_paths_of_all_depths_together(nested):
+def test_probabilities_equal_brute_force_over_all_depths(nested):
     """Brute force: every pair of paths of a short text, the tags of an outer and of an inner CRF."""
     nlp = nested(depth=2)
     nlp.initialize(lambda: [Example(nlp.make_doc("北"), gold(nlp, "北京", [(0, 1, "GPE"), (0, 2, "ORG")]))])
@@ -146,7 +146,7 @@ def test_all_is_as_probable_as_the_paths_of_all_depths_together(nested):
     )
 
 
-def test_it_learns_entities_within_entities_and_keeps_them(trained, tmp_path):
+def test_trained_pipeline_predicts_nested_entities_after_saving(trained, tmp_path):
     nlp = trained()
     nlp.to_disk(tmp_path)
     for loaded in (nlp, spacy.load(tmp_path)):
@@ -159,7 +159,7 @@ def test_it_learns_entities_within_entities_and_keeps_them(trained, tmp_path):
     assert [depth["gold"] for depth in scores["spans_sc_per_depth"]] == [3, 2, 1]
 
 
-def test_documents_are_read_in_windows_and_by_their_characters(trained):
+def test_long_documents_are_processed_in_windows_and_by_characters(trained):
     text = TEXT * 30
     expected = [(start + 11 * i, end + 11 * i, label) for i in range(30) for start, end, label in NESTED]
     assert spans_of(trained(window=40, overlap=8, max_units=64)(text)) == sorted(expected)
@@ -170,7 +170,7 @@ def test_documents_are_read_in_windows_and_by_their_characters(trained):
     assert sorted((*offsets, span.label_) for offsets, span in exact) == NESTED
 
 
-def test_entities_in_one_word_are_scored_and_found_with_the_probability_of_each(trained):
+def test_entities_in_the_same_word_are_scored_separately(trained):
     nlp = trained(view="characters")
     (of_characters,) = entity_task(nlp)([TEXT])
     nlp.tokenizer = lambda text: Doc(nlp.vocab, words=["他在", "北京大学医学院", "工作"], spaces=[False] * 3)
@@ -184,7 +184,7 @@ def test_entities_in_one_word_are_scored_and_found_with_the_probability_of_each(
     assert scores["ents_counts"] == {"ORG": {"tp": 1, "fp": 0, "fn": 0}}
 
 
-def test_an_entity_lies_in_the_word_of_a_preset_one_with_its_label(trained):
+def test_inner_entity_shares_token_and_label_with_existing_entity(trained):
     nlp = trained(view="characters")
     doc = Doc(nlp.vocab, words=["他在", "北京大学医学院", "工作"], spaces=[False] * 3)
     doc.set_ents([Span(doc, 1, 2, label="ORG")], default="missing")
@@ -200,12 +200,12 @@ def test_an_entity_lies_in_the_word_of_a_preset_one_with_its_label(trained):
         assert [(span.start, span.end, span.label_) for span, score in scores if score == 1] == [(1, 2, "ORG")]
 
 
-def test_a_threshold_is_that_of_the_probability_at_any_depth(trained):
+def test_threshold_applies_to_the_probability_over_all_depths(trained):
     nlp = trained(threshold={"GPE": 1.0, "ORG": 0.0})
     assert spans_of(nlp(TEXT)) == [span for span in NESTED if span[2] == "ORG"]
 
 
-def test_entities_of_the_doc_stay_and_others_lie_in_them_or_beside_them(trained):
+def test_predicted_entities_never_cross_existing_entities(trained):
     nlp = trained()
     for preset in ((2, 9, "GPE"), (3, 7, "ORG"), (0, 9, "ORG")):
         doc = nlp.make_doc(TEXT)
@@ -214,7 +214,8 @@ def test_entities_of_the_doc_stay_and_others_lie_in_them_or_beside_them(trained)
         found = spans_of(doc)
         assert preset in found
         assert preset in [(ent.start, ent.end, ent.label_) for ent in doc.ents]
-        assert all(s >= preset[1] or e <= preset[0] or preset[0] <= s <= e <= preset[1] for s, e, _ in found)
+        first, last, _ = preset
+        assert not any(start < first < end < last or first < start < last < end for start, end, _ in found)
         again = nlp.get_pipe("tener_ner")(doc)
         assert spans_of(again) == found
     blocked = nlp.make_doc(TEXT)
@@ -230,7 +231,7 @@ def test_entities_of_the_doc_stay_and_others_lie_in_them_or_beside_them(trained)
         ([], False, ["O B I E", "- - - -"]),
     ],
 )
-def test_missing_annotation_is_missing_at_each_depth(missing, has_group, names):
+def test_missing_annotation_is_missing_at_every_depth(missing, has_group, names):
     nlp = spacy.blank("zh")
     reference = gold(nlp, "他北京人", [(1, 4, "X"), (0, 2, "X")], missing=missing)
     if not has_group:
@@ -240,7 +241,7 @@ def test_missing_annotation_is_missing_at_each_depth(missing, has_group, names):
     assert [" ".join("-" if t == UNKNOWN else tags[t][0] for t in part.tags) for part in targets] == names
 
 
-def test_what_is_annotated_in_part_teaches_no_more_than_that(nested, gradients):
+def test_partial_annotation_has_no_gradient_for_missing_tokens(nested, gradients):
     nlp = nested(depth=2)
     examples = [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS[1:]]
     nlp.initialize(lambda: examples)
@@ -254,7 +255,7 @@ def test_what_is_annotated_in_part_teaches_no_more_than_that(nested, gradients):
     assert float(inner.abs().max()) == pytest.approx(0, abs=1e-6)
 
 
-def test_white_space_at_edges_is_trimmed_and_equal_spans_have_two_labels():
+def test_white_space_is_trimmed_and_equal_spans_keep_two_labels():
     nlp = spacy.blank("zh")
     spans = [(0, 3, "A"), (0, 3, "B"), (1, 3, "A")]
     reference = gold(nlp, "北京 人", spans)
@@ -268,7 +269,7 @@ def test_white_space_at_edges_is_trimmed_and_equal_spans_have_two_labels():
     ]
 
 
-def test_what_cannot_be_learned_is_refused(nested, blank, tiny_model, trained):
+def test_invalid_nested_training_raises_error(nested, blank, tiny_model, trained):
     nlp = nested()
     deep = [Example(nlp.make_doc(TEXT), gold(nlp, TEXT, [(0, 9 - i, "X") for i in range(6)]))]
     with pytest.raises(RemedyError, match=r"nested 6 deep, but the model has a depth of 3.*Set depth = 6"):
@@ -286,7 +287,7 @@ def test_what_cannot_be_learned_is_refused(nested, blank, tiny_model, trained):
         resize_output(nlp.get_pipe("tener_ner").model, 10)
 
 
-def test_a_new_label_changes_no_probability_and_rehearsal_keeps_what_was_learned(trained):
+def test_adding_a_label_keeps_probabilities_and_rehearsal_works(trained):
     nlp = trained()
     before = nlp(TEXT).spans["sc"].attrs["scores"]
     nlp.resume_training()
@@ -298,7 +299,7 @@ def test_a_new_label_changes_no_probability_and_rehearsal_keeps_what_was_learned
     assert nlp(TEXT).spans["sc"].attrs["scores"] == pytest.approx(before, abs=0.2)
 
 
-def test_a_nested_teacher_is_learned_from(trained, nested):
+def test_student_learns_from_nested_teacher(trained, nested):
     teacher = Teacher(trained(), "tener_ner", weight=1.0, temperature=1.0, limit=1 << 20)
     nlp = nested()
     examples = [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS]
@@ -307,11 +308,11 @@ def test_a_nested_teacher_is_learned_from(trained, nested):
     assert [spans_of(nlp(text)) for text, _ in TEXTS] == [spans for _, spans in TEXTS]
 
 
-def test_rows_of_no_units_have_depths_too():
+def test_empty_emissions_are_split_by_depth():
     assert split_depths(np.empty((0, 15)), 3).shape == (0, 5)
 
 
-def test_a_listed_word_lies_outermost_and_a_blocked_one_at_no_depth(trained):
+def test_listed_words_are_kept_and_blocked_words_excluded_at_all_depths(trained):
     nlp = trained()
     lists = nlp.add_pipe("entity_lists", before="tener_ner")
     assert spans_of(nlp(TEXT)) == NESTED
@@ -324,10 +325,32 @@ def test_a_listed_word_lies_outermost_and_a_blocked_one_at_no_depth(trained):
     assert (3, 7, "PRODUCT") in spans_of(doc)
     with nlp.select_pipes(disable=["tener_ner"]):
         (decoding,) = nlp.get_pipe("tener_ner").decode([nlp(TEXT)])
-    assert decoding.probabilities([(3, 7, "PRODUCT"), (2, 9, "ORG")]) == [1.0, 0.0]
+    probabilities = decoding.probabilities([(3, 7, "PRODUCT"), (2, 9, "ORG"), (2, 4, "GPE")])
+    assert probabilities == [1.0, pytest.approx(1.0, abs=0.01), 0.0]
 
 
-def test_a_blocked_word_is_not_found_in_a_listed_one_that_contains_it(trained):
+@pytest.mark.parametrize("listed", [(2, 4, "GPE"), (2, 6, "ORG"), (2, 4, "PRODUCT"), (4, 6, "GPE"), (6, 9, "PRODUCT")])
+def test_entities_around_a_listed_word_are_found(trained, listed):
+    """The listed word is part of longer entities, and may have a label that the model does not have."""
+    nlp = trained()
+    lists = nlp.add_pipe("entity_lists", before="tener_ner")
+    start, end, label = listed
+    lists.add({TEXT[start:end]: label})
+    doc = nlp(TEXT)
+    assert spans_of(doc) == sorted({*NESTED, listed})
+    assert listed in [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+    with nlp.select_pipes(disable=["tener_ner"]):
+        (decoding,) = nlp.get_pipe("tener_ner").decode([nlp(TEXT)])
+    assert sorted(entity.offsets for entity in decoding.entities) == spans_of(doc)
+    assert decoding.probabilities([listed, (2, 9, "ORG")]) == [1.0, pytest.approx(1.0, abs=0.02)]
+    assert decoding.k_best(1)[0].entities == decoding.entities
+    if len(spans_of(doc)) <= 4 and label in ("GPE", "ORG"):
+        assert decoding.likelihood(gold(nlp, TEXT, spans_of(doc))) > 0.9
+    # The decision does not depend on other texts in the batch.
+    assert [spans_of(other) for other in nlp.pipe([TEXTS[1][0], TEXT, TEXTS[2][0]])][1] == spans_of(doc)
+
+
+def test_blocked_word_inside_listed_word_is_not_an_entity(trained):
     nlp = trained()
     lists = nlp.add_pipe("entity_lists", before="tener_ner")
     lists.add({TEXT[2:9]: "ORG"})
@@ -338,7 +361,7 @@ def test_a_blocked_word_is_not_found_in_a_listed_one_that_contains_it(trained):
     assert [span for span in found if span[0] < 6 and span[1] > 2] == [(2, 9, "ORG")]
 
 
-def test_the_loss_is_that_of_all_paths_in_windows_and_of_scores(trained):
+def test_loss_is_the_same_in_windows_and_from_emissions(trained):
     """A model that knows a document by heart has hardly any loss of it, whole or in windows."""
     nlp = trained()
     pipe = nlp.get_pipe("tener_ner")
@@ -353,7 +376,7 @@ def test_the_loss_is_that_of_all_paths_in_windows_and_of_scores(trained):
     assert pipe.update([Example(nlp.make_doc(text), gold(nlp, text, long))])["tener_ner"] < 3.0
 
 
-def test_spans_known_to_be_wrong_are_wrong_at_any_depth(trained):
+def test_negative_examples_apply_to_all_depths(trained):
     nlp = trained(incorrect_spans_key="wrong")
     before = next(nlp.get_pipe("tener_ner").decode([nlp.make_doc(TEXT)])).probabilities([(2, 6, "ORG")])
     reference = Doc(nlp.vocab, words=list(TEXT), spaces=[False] * len(TEXT))
