@@ -52,7 +52,7 @@ def test_binary_answer_annotates_only_its_span(tmp_path: Path, mark: dict[str, A
 
 
 @pytest.mark.parametrize("mark", [{}, {"_view_id": "ner_manual"}, {"_is_binary": False, "_view_id": "ner"}])
-def test_non_binary_answer_applies_to_the_text(tmp_path: Path, mark: dict[str, Any]) -> None:
+def test_non_binary_answer_applies_to_text(tmp_path: Path, mark: dict[str, Any]) -> None:
     reader = reader_of(tmp_path, [prodigy_record("accept", PER, **mark), prodigy_record("reject", GPE, **mark)])
     assert list(reader) == [AnnotatedText(TEXT, entities(PER), (), 1)]
     assert reader.notes.counts == {Event.LEFT_OUT: 1}

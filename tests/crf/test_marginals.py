@@ -137,7 +137,7 @@ def test_error_names_span_with_invalid_sequence_index():
 
 
 def test_span_marginal_is_exact_if_last_emission_dominates():
-    """Before the last token, the path scores 1,600 less than others, which is beyond the range of float64 exponentials."""
+    """Before the last token, the score of the path is lower by 1,600, beyond the range of float64 exponentials."""
     crf = CRF(1)
     emissions = torch.zeros(10, crf.layout.n_tags)
     emissions[1:9, crf.layout.inside] = -200.0

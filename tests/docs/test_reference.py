@@ -40,7 +40,7 @@ def test_options_of_all_commands_are_listed() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_reference_documents_exactly_the_arguments(name: str) -> None:
+def test_reference_documents_all_arguments(name: str) -> None:
     function = load(name)
     accepted = set(inspect.signature(function).parameters) - {"nlp", "name"}
     rows = re.findall(r"^- `(\w+)`.*: \S", "\n".join(described(function, {})), re.M)

@@ -58,7 +58,7 @@ def test_features_are_cached_in_training_but_not_copied(source, encoded_texts):
         np.testing.assert_array_equal(copied.encoder(docs), features.encoder(docs))
 
 
-def test_saved_pipeline_contains_the_encoder(tmp_path):
+def test_saved_pipeline_contains_encoder(tmp_path):
     nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
     examples = examples_of(nlp)
     optimizer = nlp.initialize(lambda: examples)

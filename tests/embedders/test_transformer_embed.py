@@ -106,11 +106,11 @@ def test_long_text_is_encoded_in_overlapping_windows(tiny):
     rows = embedder(tiny, overlap=overlap).predict([characters(text)])[0]
     step = window - 2 * overlap
     for start in range(0, len(text) - window, step):
-        wanted = expected_rows(tiny, characters(text[start : start + window]))
+        expected_features = expected_rows(tiny, characters(text[start : start + window]))
         core = slice(overlap if start else 0, window - overlap)
-        np.testing.assert_allclose(rows[start : start + window][core], wanted[core], atol=1e-5)
-    wanted = expected_rows(tiny, characters(text[-window:]))
-    np.testing.assert_allclose(rows[-overlap:], wanted[-overlap:], atol=1e-5)
+        np.testing.assert_allclose(rows[start : start + window][core], expected_features[core], atol=1e-5)
+    expected_features = expected_rows(tiny, characters(text[-window:]))
+    np.testing.assert_allclose(rows[-overlap:], expected_features[-overlap:], atol=1e-5)
 
 
 def test_long_texts_are_encoded_in_several_batches(tiny, monkeypatch):
@@ -124,7 +124,7 @@ def test_long_texts_are_encoded_in_several_batches(tiny, monkeypatch):
 
 def test_texts_are_batched_by_length_to_limit_padding(tiny, monkeypatch):
     docs = [characters("吴重阳在中国" * n) for n in (1, 5, 1, 1, 5, 1, 1)]
-    wanted = embedder(tiny).predict(docs)
+    expected_features = embedder(tiny).predict(docs)
     for subwords_per_call, max_padding in ((0, 0), (8, 8), (1 << 20, 5 * 24)):
         monkeypatch.setattr(
             "spacy_tener.embedders.transformer_embed_torch._SUBWORDS_PER_CALL", {"cpu": subwords_per_call}
@@ -135,7 +135,7 @@ def test_texts_are_batched_by_length_to_limit_padding(tiny, monkeypatch):
         )
         found = model.predict(docs)
         assert sum(sizes) - sum(6 * n + 2 for n in (1, 5, 1, 1, 5, 1, 1)) <= max_padding
-        for rows, expected in zip(found, wanted, strict=True):
+        for rows, expected in zip(found, expected_features, strict=True):
             np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
@@ -184,11 +184,11 @@ def test_gradients_equal_transformers_library(deterministic_transformer):
     model = embedder(deterministic_transformer)
     docs = [characters("吴重阳2023"), characters("去。")]
     rng = np.random.default_rng(0)
-    wanted = [rng.normal(size=(len(doc), WIDTH)).astype("f") for doc in docs]
-    model.begin_update(docs)[1](wanted)
+    gradients = [rng.normal(size=(len(doc), WIDTH)).astype("f") for doc in docs]
+    model.begin_update(docs)[1](gradients)
     transformer, tokenizer = load_pretrained(deterministic_transformer)
     # 2023 is one subword token, which four characters share.
-    for doc, d_rows in zip(docs, wanted, strict=True):
+    for doc, d_rows in zip(docs, gradients, strict=True):
         d_subwords = np.vstack([d_rows[:3], d_rows[3:].sum(0)]) if len(doc) == 7 else d_rows
         states = transformer(**tokenizer(doc.text, return_tensors="pt")).last_hidden_state[0, 1:-1]
         states.backward(torch.from_numpy(d_subwords))
@@ -215,9 +215,9 @@ def test_update_changes_only_embeddings_of_batch_subwords(tiny):
 
 def test_mixed_precision_yields_similar_float32_features(tiny):
     full, mixed = embedder(tiny), embedder(tiny, mixed_precision=True)
-    rows, wanted = mixed.predict(DOCS)[0], full.predict(DOCS)[0]
+    rows, expected_features = mixed.predict(DOCS)[0], full.predict(DOCS)[0]
     assert rows.dtype == np.float32
-    assert 0 < np.abs(rows - wanted).max() < 0.1 * np.abs(wanted).max()
+    assert 0 < np.abs(rows - expected_features).max() < 0.1 * np.abs(expected_features).max()
     for model in (full, mixed):
         outputs, backprop = model.begin_update(DOCS)
         backprop(outputs)
@@ -264,7 +264,7 @@ def test_autocast_disables_cudnn_attention_temporarily(chosen):
 def test_saved_model_does_not_need_pretrained_directory(tmp_path, frozen):
     name = save_tiny_transformer(tmp_path / "bert", seed=3)
     model = embedder(name, frozen=frozen)
-    wanted = model.predict(DOCS)
+    expected_features = model.predict(DOCS)
     model.to_disk(tmp_path / "model")
     shutil.rmtree(name)
     loaded = build_transformer_embed(name, dropout=0.0, frozen=frozen).from_disk(tmp_path / "model")
@@ -272,7 +272,7 @@ def test_saved_model_does_not_need_pretrained_directory(tmp_path, frozen):
     copies.append(build_transformer_embed(None, dropout=0.0, frozen=frozen).from_bytes(model.to_bytes()))
     for copied in copies:
         assert copied.get_dim("nO") == WIDTH
-        for rows, expected in zip(copied.predict(DOCS), wanted, strict=True):
+        for rows, expected in zip(copied.predict(DOCS), expected_features, strict=True):
             np.testing.assert_array_equal(rows, expected)
 
 
@@ -287,13 +287,13 @@ def test_half_precision_weights_are_loaded_as_float32(tmp_path):
 
 def test_second_initialization_restores_pretrained_weights(tiny):
     model, optimizer = embedder(tiny), Adam(0.1)
-    wanted = model.predict(DOCS)[0]
+    expected_features = model.predict(DOCS)[0]
     rows, backprop = model.begin_update(DOCS)
     backprop(rows)
     model.finish_update(optimizer)
-    assert not np.allclose(model.predict(DOCS)[0], wanted)
+    assert not np.allclose(model.predict(DOCS)[0], expected_features)
     model.initialize()
-    np.testing.assert_array_equal(model.predict(DOCS)[0], wanted)
+    np.testing.assert_array_equal(model.predict(DOCS)[0], expected_features)
 
 
 def test_missing_name_raises_error():

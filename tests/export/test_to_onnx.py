@@ -88,7 +88,7 @@ def test_meta_contains_licence_of_model_card(card, licence, tmp_path):
     assert (encoder["name"], encoder["origin"], encoder["licence"]) == ("bert, float32", "bert-tiny", licence)
 
 
-def test_conversion_replaces_only_the_transformer(tiny, tmp_path):
+def test_conversion_replaces_only_transformer(tiny, tmp_path):
     tok2vec = small_tok2vecs(tmp_path)["TENER"]
     joined = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": transformer(tiny)}
     nlp = initialized({**tok2vec, "embed": joined})
