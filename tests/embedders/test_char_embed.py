@@ -70,7 +70,7 @@ def test_unseen_strings_share_the_unknown_row(doc_of):
         np.testing.assert_array_equal(token[0], np.concatenate([unknown, unknown_bigram]))
     swapped = model.predict([doc_of("国中")])[0]
     np.testing.assert_array_equal(swapped[:, :6], weights(model)[[2, 1]])
-    np.testing.assert_array_equal(swapped[:, 6:], np.stack([unknown_bigram] * 2), "both bigrams are new")
+    np.testing.assert_array_equal(swapped[:, 6:], np.stack([unknown_bigram, unknown_bigram]), "both bigrams are new")
 
 
 def test_new_strings_do_not_move_existing_rows(doc_of):

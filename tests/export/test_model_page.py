@@ -194,8 +194,9 @@ def test_long_text_is_processed_in_parts_with_progress(page: ModelPage) -> None:
     line = "𠮷王小明去了上海。\n"
     text = line * (2 * MAX_CHARACTERS // len(line)) + "今天天气很好" * (MAX_CHARACTERS // 5)
     page.browser.run(
-        """window.percentages = []; const working = document.getElementById("working");
-            new MutationObserver(() => percentages.push(working.textContent)).observe(working, { childList: true })"""
+        """window.percentages = [];
+            new MutationObserver(() => percentages.push(document.getElementById("working").textContent))
+            .observe(document.getElementById("working"), { childList: true })"""
     )
     page.enter(text)
     page.browser.wait(lambda: page.text("shown").startswith(f"{2 * text.count(line):,}"), seconds=60)
