@@ -1,5 +1,7 @@
-"""A damaged corpus gives one clear error with its place, or all that a plain reading finds in it: nothing is lost
-unsaid, nothing hangs."""
+"""Test the conversion of randomly damaged corpora.
+
+The conversion either raises an error that names the position, or finds the same texts and entities as a simple parser.
+"""
 
 from __future__ import annotations
 
@@ -22,21 +24,21 @@ from spacy_tener.errors import RemedyError
 
 
 @pytest.fixture(autouse=True, scope="module")
-def quick() -> Iterator[None]:
-    """Thousands of small files: none needs a pipeline of its own, nor to be on the disk."""
+def fast_conversion() -> Iterator[None]:
+    """Cache blank pipelines and skip fsync, since thousands of small files are converted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(conversion, "blank_pipeline", cache(conversion.blank_pipeline))
         patch.setattr(files.os, "fsync", lambda descriptor: None)
         yield
 
 
-def fuzzed(max_examples: int) -> settings:
+def fuzz_settings(max_examples: int) -> settings:
     return settings(max_examples=max_examples, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "gb18030", "utf-16", "utf-32"])
 @pytest.mark.parametrize("name", TEXTS)
-def test_whole_files_are_read_in_any_encoding(tmp_path: Path, name: str, encoding: str) -> None:
+def test_undamaged_corpora_are_converted_in_all_encodings(tmp_path: Path, name: str, encoding: str) -> None:
     text = TEXTS[name](SENTENCES)
     result = check(tmp_path, name, text.encode(encoding), CorpusOptions(encoding=encoding))
     assert isinstance(result, ConversionReport)
@@ -48,20 +50,22 @@ def test_whole_files_are_read_in_any_encoding(tmp_path: Path, name: str, encodin
 
 
 @pytest.mark.parametrize("name", TEXTS)
-@fuzzed(40)
+@fuzz_settings(40)
 @given(seed=st.integers(0, 1 << 32), auto=st.booleans())
-def test_damage_is_told_or_read_as_it_stands(
+def test_damaged_corpus_raises_error_or_is_converted(
     tmp_path_factory: pytest.TempPathFactory, name: str, seed: int, auto: bool
 ) -> None:
     folder = tmp_path_factory.getbasetemp()
-    reading = CorpusOptions() if auto else CorpusOptions(format=FORMATS.get(name, name))
-    check(folder, name, apply_damage(TEXTS[name](SENTENCES).encode(), seed), reading)
+    options = CorpusOptions() if auto else CorpusOptions(format=FORMATS.get(name, name))
+    check(folder, name, apply_damage(TEXTS[name](SENTENCES).encode(), seed), options)
 
 
 @pytest.mark.parametrize("suffix", PACKED)
-@fuzzed(60)
+@fuzz_settings(60)
 @given(seed=st.integers(0, 1 << 32))
-def test_damaged_archives(tmp_path_factory: pytest.TempPathFactory, suffix: str, seed: int) -> None:
+def test_damaged_archive_raises_error_or_is_converted(
+    tmp_path_factory: pytest.TempPathFactory, suffix: str, seed: int
+) -> None:
     folder = tmp_path_factory.getbasetemp()
     text = corpus_formats.columns(SENTENCES)
     path = folder / f"packed.txt{suffix}"

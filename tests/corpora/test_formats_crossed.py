@@ -1,5 +1,7 @@
-"""Every format crossed with what files vary in: the same texts and entities are read, or the file is refused with a
-line."""
+"""Test all corpus formats with variants of the same file.
+
+Insignificant differences don't change the texts and entities. Damaged records raise an error with the line number.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ from spacy_tener.errors import InputError
 
 Texts = list[tuple[str, list[tuple[str, str]]]]
 
-EDGES: list[Sentence] = [
+EDGE_CASES: list[Sentence] = [
     (list("😀张三😀在😀👩‍👩‍👧店😀"), [(1, 3, "PER"), (5, 12, "ORG")]),
     (list("e\u0301l去上\u0301海\u0301"), [(0, 3, "PER"), (4, 8, "LOC")]),
     (list("𠮷"), [(0, 1, "LOC")]),
 ]
-CORPUS = [*SENTENCES, *EDGES]
+CORPUS = [*SENTENCES, *EDGE_CASES]
 WITH_OFFSETS: dict[str, Callable[..., str]] = {
     write.__name__: write
     for write in (
@@ -40,31 +42,31 @@ WITHOUT_OFFSETS: dict[str, Callable[..., str]] = {
 }
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
 FORMATS |= {"label_studio": "labelstudio", "hugging_face": "tokens"}
-MARK = "\ufeff".encode()
+BYTE_ORDER_MARK = "\ufeff".encode()
 
 
-def same(data: bytes) -> bytes:
+def unchanged(data: bytes) -> bytes:
     return data
 
 
-def marked(data: bytes) -> bytes:
-    return MARK + data
+def with_byte_order_mark(data: bytes) -> bytes:
+    return BYTE_ORDER_MARK + data
 
 
-def with_returns(data: bytes) -> bytes:
+def with_crlf(data: bytes) -> bytes:
     return data.replace(b"\n", b"\r\n")
 
 
-def unfinished(data: bytes) -> bytes:
+def without_final_newline(data: bytes) -> bytes:
     return data.rstrip(b"\n")
 
 
-def in_the_middle_of_blank_lines(data: bytes) -> bytes:
+def with_blank_lines(data: bytes) -> bytes:
     return b"\n\n" + data + b"\n \n"
 
 
 def write(folder: Path, name: str, change: Callable[[bytes], bytes], corpus: list[Sentence] = CORPUS) -> Path:
-    """Write a corpus in a format."""
+    """Write a corpus in a format, and return the path."""
     path = folder / f"{name}.txt"
     path.write_bytes(change({**WITH_OFFSETS, **WITHOUT_OFFSETS}[name](corpus).encode()))
     return path
@@ -75,7 +77,7 @@ EXPECTED: Texts = [
 ]
 
 
-def found(path: Path, options: CorpusOptions) -> Texts:
+def read_texts(path: Path, options: CorpusOptions) -> Texts:
     texts = []
     for item in CorpusReader(path, options):
         units: Any = item.tokens if hasattr(item, "tokens") else item.text
@@ -83,14 +85,16 @@ def found(path: Path, options: CorpusOptions) -> Texts:
     return texts
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["detected", "named"])
-@pytest.mark.parametrize("change", [same, marked, with_returns, unfinished, in_the_middle_of_blank_lines])
+@pytest.mark.parametrize("is_explicit", [False, True], ids=["detected", "explicit"])
+@pytest.mark.parametrize(
+    "change", [unchanged, with_byte_order_mark, with_crlf, without_final_newline, with_blank_lines]
+)
 @pytest.mark.parametrize("name", [*WITH_OFFSETS, *WITHOUT_OFFSETS])
-def test_files_may_differ_in_what_means_nothing(
-    tmp_path: Path, name: str, change: Callable[[bytes], bytes], named: bool
+def test_bom_line_ends_and_blank_lines_are_ignored(
+    tmp_path: Path, name: str, change: Callable[[bytes], bytes], is_explicit: bool
 ) -> None:
-    options = CorpusOptions(format=FORMATS.get(name, name) if named else "auto")
-    assert found(write(tmp_path, name, change), options) == EXPECTED
+    options = CorpusOptions(format=FORMATS.get(name, name) if is_explicit else "auto")
+    assert read_texts(write(tmp_path, name, change), options) == EXPECTED
 
 
 DAMAGE = {
@@ -107,8 +111,8 @@ DAMAGE = {
 }
 
 
-def damaged(name: str, old: str, new: str) -> tuple[Callable[[bytes], bytes], list[int]]:
-    """A change that damages one record, and the line of the damage."""
+def damage_record(name: str, old: str, new: str) -> tuple[Callable[[bytes], bytes], list[int]]:
+    """Return a function that damages one record, and a list to which it appends the line number of the damage."""
     lines: list[int] = []
 
     def change(data: bytes) -> bytes:
@@ -116,7 +120,7 @@ def damaged(name: str, old: str, new: str) -> tuple[Callable[[bytes], bytes], li
         before, _, behind = text.partition(old)
         assert behind
         number = before.count("\n")
-        if name in ("spacy2", "label_studio"):  # whose records have several lines
+        if name in ("spacy2", "label_studio"):  # Records have several lines.
             starts = [n for n, line in enumerate(text.split("\n")) if line in (" {", " [")]
             number = max(start for start in starts if start <= number)
         lines.append(number + 1)
@@ -126,8 +130,8 @@ def damaged(name: str, old: str, new: str) -> tuple[Callable[[bytes], bytes], li
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_one_damaged_record_is_refused_with_its_line_and_nothing_is_written(tmp_path: Path, name: str) -> None:
-    change, lines = damaged(name, *DAMAGE[name])
+def test_damaged_record_raises_error_with_line_number(tmp_path: Path, name: str) -> None:
+    change, lines = damage_record(name, *DAMAGE[name])
     path = write(tmp_path, name, change)
     with pytest.raises(InputError, match=rf"{path.name}:\d+: ") as caught:
         convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=FORMATS.get(name, name)))
@@ -139,8 +143,8 @@ NESTED: list[Sentence] = [(list("在北京大学医学院"), [(1, 3, "LOC"), (1,
 
 
 @pytest.mark.parametrize("name", WITH_OFFSETS)
-def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path, name, same, NESTED)
+def test_overlapping_entities_are_stored_in_doc_spans(tmp_path: Path, name: str) -> None:
+    path = write(tmp_path, name, unchanged, NESTED)
     with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
         convert([path], tmp_path / "out.spacy", lang="zh")
     (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), lang="zh")
@@ -152,14 +156,14 @@ def test_overlapping_annotation_is_kept_as_spans(tmp_path: Path, name: str) -> N
     ]
     assert [(ent.text, ent.label_) for ent in first.ents] == [("北京大学医学院", "ORG")]
     assert all(token.ent_iob for token in first)
-    # A text without entities has no spans, which is annotation too.
+    # A text without entities has an empty span group, since it is annotated.
     assert [len(doc.spans["sc"]) for doc in rest] == [0]
     assert (report.entities, report.overlapping, report.notes.counts) == (3, 2, {})
 
 
 @pytest.mark.parametrize("name", corpus_formats.COLUMNS)
-def test_columns_have_their_entities_as_spans_too(tmp_path: Path, name: str) -> None:
-    convert([write(tmp_path, name, same)], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"))
+def test_column_formats_store_entities_in_doc_spans(tmp_path: Path, name: str) -> None:
+    convert([write(tmp_path, name, unchanged)], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"))
     docs = list(read_docs(tmp_path / "out.spacy"))
     assert sum(len(doc.ents) for doc in docs) > 5
     assert all(list(doc.spans["sc"]) == list(doc.ents) for doc in docs)
@@ -167,23 +171,21 @@ def test_columns_have_their_entities_as_spans_too(tmp_path: Path, name: str) -> 
 
 @pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
 @pytest.mark.parametrize("name", [*WITH_OFFSETS, "hugging_face"])
-def test_numbers_that_json_does_not_have_are_refused_where_they_are_read(
-    tmp_path: Path, name: str, constant: str
-) -> None:
-    """Python writes them. Where nothing is read, as in a score, they are passed over like all else there."""
+def test_nan_and_infinity_raise_error_in_used_json_fields(tmp_path: Path, name: str, constant: str) -> None:
+    """Python writes them to JSON. They are ignored in unused fields, such as a score."""
     old = DAMAGE[name][0]
-    change, lines = damaged(name, old, f'{{"X": {constant}, "ORG": ' if name == "cluener" else constant)
+    change, lines = damage_record(name, old, f'{{"X": {constant}, "ORG": ' if name == "cluener" else constant)
     with pytest.raises(InputError) as caught:
-        found(write(tmp_path, name, change), CorpusOptions(format=FORMATS.get(name, name)))
+        read_texts(write(tmp_path, name, change), CorpusOptions(format=FORMATS.get(name, name)))
     assert caught.value.line == lines[0]
     if name != "spacy2":
         path = write(tmp_path, name, lambda data: data.replace(b'{"', f'{{"score": {constant}, "'.encode(), 1))
-        assert found(path, CorpusOptions()) == EXPECTED
+        assert read_texts(path, CorpusOptions()) == EXPECTED
 
 
-@pytest.mark.parametrize("content", [b"", MARK, b"\n \r\n"], ids=["empty", "mark", "blank"])
+@pytest.mark.parametrize("content", [b"", BYTE_ORDER_MARK, b"\n \r\n"], ids=["empty", "mark", "blank"])
 @pytest.mark.parametrize("format", ["auto", *dict.fromkeys(FORMATS.get(name, name) for name in DAMAGE)])
-def test_a_file_of_nothing_is_refused_with_its_name(tmp_path: Path, format: str, content: bytes) -> None:
+def test_empty_file_raises_error_with_file_name(tmp_path: Path, format: str, content: bytes) -> None:
     path = tmp_path / "nothing.txt"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"nothing\.txt"):

@@ -1,4 +1,4 @@
-"""Tag schemes: what each writes, what the lenient reading makes of bad tags, and how a scheme is detected."""
+"""Test tag schemes: conversion of tags to spans, repair of invalid tag sequences, and detection of the scheme."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spacy_tener.corpora.annotation import EntitySpan, Event, RecordError
 from spacy_tener.corpora.columns import SCHEMES, TagReader
 
 SPANS = (EntitySpan(1, 2, "LOC"), EntitySpan(2, 5, "PER"), EntitySpan(6, 8, "PER"), EntitySpan(8, 9, "PER"))
-WRITTEN = {
+TAGS = {
     "IOB2": "O B-LOC B-PER I-PER I-PER O B-PER I-PER B-PER O",
     "IOB1": "O I-LOC I-PER I-PER I-PER O I-PER I-PER B-PER O",
     "BIOES": "O S-LOC B-PER I-PER E-PER O B-PER E-PER S-PER O",
@@ -20,7 +20,7 @@ WRITTEN = {
 }
 
 
-def read(tags: str, scheme: str = "auto") -> tuple[list[tuple[int, int, str]], int, TagReader]:
+def read_tags(tags: str, scheme: str = "auto") -> tuple[list[tuple[int, int, str]], int, TagReader]:
     reader = TagReader(scheme)
     spans, _ = reader.read(tags.split())
     return [(span.start, span.end, span.label) for span in spans], reader.repairs.counts[Event.REPAIRED], reader
@@ -37,7 +37,7 @@ def random_spans(rng: random.Random, length: int) -> list[EntitySpan]:
 
 
 def spans_to_tags(spans: Iterable[EntitySpan], length: int, *, scheme: str) -> list[str]:
-    """The tags of a sentence of `length` tokens whose entities do not overlap."""
+    """Return the tags of a sentence with `length` tokens. Entities must not overlap."""
     first, inner, last, single = SCHEMES[scheme]
     tags = ["O"] * length
     previous = EntitySpan(-1, -1, "")
@@ -51,12 +51,12 @@ def spans_to_tags(spans: Iterable[EntitySpan], length: int, *, scheme: str) -> l
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("named", [True, False])
-def test_well_formed_tags_are_read_back_with_no_repair(scheme: str, named: bool) -> None:
+@pytest.mark.parametrize("is_explicit", [True, False])
+def test_valid_tags_are_decoded_without_repair(scheme: str, is_explicit: bool) -> None:
     rng = random.Random(scheme)
-    reader = TagReader(scheme if named else "auto")
-    # Tags that tell the scheme: a single entity and one of three tokens, between neighbours of their own type.
-    assert reader.read(WRITTEN[scheme].split())[0] == SPANS
+    reader = TagReader(scheme if is_explicit else "auto")
+    # The scheme can be detected from these entities of one and three tokens, and adjacent entities of one label.
+    assert reader.read(TAGS[scheme].split())[0] == SPANS
     for _ in range(200):
         spans = random_spans(rng, rng.randint(0, 12))
         length = max((span.end for span in spans), default=0) + rng.randint(0, 2)
@@ -74,8 +74,8 @@ def test_well_formed_tags_are_read_back_with_no_repair(scheme: str, named: bool)
         ("B-A I-A I-B", [(0, 2, "A"), (2, 3, "B")]),
     ],
 )
-def test_inside_after_outside_or_another_type_begins_an_entity(tags: str, spans: list[tuple[int, int, str]]) -> None:
-    found, repaired, _ = read(tags, "IOB2")
+def test_inside_tag_after_outside_or_other_label_starts_entity(tags: str, spans: list[tuple[int, int, str]]) -> None:
+    found, repaired, _ = read_tags(tags, "IOB2")
     assert found == spans
     assert repaired == 1
 
@@ -94,13 +94,13 @@ def test_inside_after_outside_or_another_type_begins_an_entity(tags: str, spans:
         ("B-A M-A S-A", [(0, 2, "A"), (2, 3, "A")], 1),
     ],
 )
-def test_bmes_tags_that_do_not_fit_are_repaired_and_counted(
+def test_invalid_bmes_tags_are_repaired_and_counted(
     tags: str, spans: list[tuple[int, int, str]], repaired: int
 ) -> None:
-    assert read(tags, "BMES")[:2] == (spans, repaired)
+    assert read_tags(tags, "BMES")[:2] == (spans, repaired)
 
 
-def test_a_repair_names_its_line_and_what_it_did() -> None:
+def test_repair_message_names_line_and_tags() -> None:
     reader = TagReader("IOB2")
     reader.read(["O", "I-PER", "I-ORG"], line=40)
     reader.read(["I-PER"], line=50)
@@ -111,9 +111,9 @@ def test_a_repair_names_its_line_and_what_it_did() -> None:
     ]
 
 
-def test_iob1_takes_inside_as_a_beginning_and_notes_a_needless_b() -> None:
-    assert read("O I-A I-A B-A O", "IOB1")[:2] == ([(1, 3, "A"), (3, 4, "A")], 0)
-    assert read("O B-A I-A", "IOB1")[:2] == ([(1, 3, "A")], 1)
+def test_iob1_counts_unneeded_begin_tag_as_repair() -> None:
+    assert read_tags("O I-A I-A B-A O", "IOB1")[:2] == ([(1, 3, "A"), (3, 4, "A")], 0)
+    assert read_tags("O B-A I-A", "IOB1")[:2] == ([(1, 3, "A")], 1)
 
 
 @pytest.mark.parametrize(
@@ -131,27 +131,27 @@ def test_iob1_takes_inside_as_a_beginning_and_notes_a_needless_b() -> None:
         ("B-A I-A O S-A", "BIOES", 1),
     ],
 )
-def test_the_scheme_is_detected_from_the_letters_and_their_use(tags: str, scheme: str, repaired: int) -> None:
-    _, counted, reader = read(tags)
+def test_scheme_is_detected_from_prefixes(tags: str, scheme: str, repaired: int) -> None:
+    _, counted, reader = read_tags(tags)
     assert (reader.scheme, counted) == (scheme, repaired)
 
 
-def test_a_file_without_entities_has_no_scheme() -> None:
-    assert read("O O O")[2].scheme is None
-    assert read("O O O", "BMES")[2].scheme == "BMES"
+def test_scheme_is_undetected_without_entities() -> None:
+    assert read_tags("O O O")[2].scheme is None
+    assert read_tags("O O O", "BMES")[2].scheme == "BMES"
 
 
-def test_the_entities_do_not_depend_on_the_scheme_that_is_named() -> None:
+def test_entities_are_independent_of_given_scheme() -> None:
     tags = "O I-A B-A I-A I-B O B-B B-B I-A"
-    assert read(tags, "IOB1")[0] == read(tags, "IOB2")[0] == read(tags, "BIOES")[0] == read(tags)[0]
+    assert read_tags(tags, "IOB1")[0] == read_tags(tags, "IOB2")[0] == read_tags(tags, "BIOES")[0] == read_tags(tags)[0]
 
 
-def test_labels_may_hold_hyphens_dots_and_other_scripts() -> None:
-    found, _, _ = read("B-creative-work I-creative-work B-PER.NAM B-人名 B_nr I_nr")
+def test_labels_can_contain_hyphens_dots_and_chinese() -> None:
+    found, _, _ = read_tags("B-creative-work I-creative-work B-PER.NAM B-人名 B_nr I_nr")
     assert found == [(0, 2, "creative-work"), (2, 3, "PER.NAM"), (3, 4, "人名"), (4, 6, "nr")]
 
 
-def test_a_hyphen_is_a_token_without_annotation() -> None:
+def test_hyphen_marks_token_without_annotation() -> None:
     reader = TagReader()
     spans, missing = reader.read(["B-A", "-", "I-A", "-", "O"])
     assert spans == (EntitySpan(0, 1, "A"), EntitySpan(2, 3, "A"))
@@ -159,20 +159,20 @@ def test_a_hyphen_is_a_token_without_annotation() -> None:
 
 
 @pytest.mark.parametrize("tag", ["", "o", "PER", "B-", "B", "X-PER", "B PER", "b-PER", "--", "O-PER"])
-def test_what_is_no_tag_is_refused_with_its_line(tag: str) -> None:
+def test_invalid_tag_raises_error_with_line_number(tag: str) -> None:
     with pytest.raises(RecordError, match="is not a tag") as caught:
         TagReader().read(["O", tag], line=7)
     assert caught.value.line == 8
 
 
-def test_letters_of_two_schemes_are_refused_where_they_meet() -> None:
+def test_prefixes_of_two_schemes_raise_error_with_line_number() -> None:
     with pytest.raises(RecordError, match=r"^tag 'L-A' does not belong to the scheme BMES.*\(B, M\)") as caught:
         TagReader().read(["B-A", "M-A", "O", "L-A"])
     assert caught.value.line == 4
 
 
 @pytest.mark.parametrize(("name", "scheme"), [("BIO", "IOB2"), ("bio", "IOB2"), ("iob", "IOB1"), ("IOBES", "BIOES")])
-def test_schemes_have_their_other_names(name: str, scheme: str) -> None:
-    spans, repairs, reader = read(WRITTEN[scheme], name)
+def test_scheme_aliases_are_accepted(name: str, scheme: str) -> None:
+    spans, repairs, reader = read_tags(TAGS[scheme], name)
     assert (reader.scheme, repairs) == (scheme, 0)
     assert spans == [(span.start, span.end, span.label) for span in SPANS]

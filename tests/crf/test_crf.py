@@ -1,4 +1,4 @@
-"""What a CRF learns from: sums over all paths, the loss, and their gradients, against every path one by one."""
+"""Test the log-partition function, path scores, losses and gradients of the CRF by enumerating all paths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def assert_same_gradients(found, reference, crf, emissions):
 @pytest.mark.parametrize("n_labels", SIZES)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 60.0], ids=["moderate", "extreme transitions"])
-def test_log_partition_and_its_gradients_equal_brute_force(n_labels, masked, scale):
+def test_log_partition_and_gradients_equal_brute_force(n_labels, masked, scale):
     crf = brute.random_crf(n_labels, scale=scale)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     allowed = brute.random_mask(crf, LENGTHS) if masked else None
@@ -36,7 +36,7 @@ def test_log_partition_and_its_gradients_equal_brute_force(n_labels, masked, sca
 
 
 @pytest.mark.parametrize("n_labels", SIZES)
-def test_path_score_is_the_sum_of_its_terms(n_labels):
+def test_path_score_sums_emissions_and_transitions(n_labels):
     crf = brute.random_crf(n_labels)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     tags = brute.random_tags(crf, LENGTHS)
@@ -52,7 +52,7 @@ def test_path_score_is_the_sum_of_its_terms(n_labels):
     [[1, 0], [0, 0, 3], [4, 3], [3, 1], [0, 4], [2, 3], [0, 1, 3], [0, 4, 2]],
     ids=["O B", "B B E", "I E", "E O", "B I", "S E", "B O E", "B I S"],
 )
-def test_path_score_of_tags_that_are_no_list_of_entities_is_minus_infinity(tags):
+def test_path_score_of_invalid_tag_sequence_is_minus_infinity(tags):
     crf = brute.random_crf(1)
     emissions = brute.random_emissions(crf, [len(tags)])
     assert brute.path_score(crf, emissions, [len(tags)], torch.tensor(tags)).tolist() == [-np.inf]
@@ -60,7 +60,7 @@ def test_path_score_of_tags_that_are_no_list_of_entities_is_minus_infinity(tags)
 
 @pytest.mark.parametrize("n_labels", SIZES)
 @pytest.mark.parametrize("restricted", [False, True])
-def test_loss_of_a_full_annotation_equals_brute_force_over_all_paths(n_labels, restricted):
+def test_loss_of_full_annotation_equals_brute_force(n_labels, restricted):
     crf = brute.random_crf(n_labels)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     tags = brute.random_tags(crf, LENGTHS, seed=2)
@@ -74,22 +74,22 @@ def test_loss_of_a_full_annotation_equals_brute_force_over_all_paths(n_labels, r
 
 @pytest.mark.parametrize("n_labels", SIZES)
 @pytest.mark.parametrize("restricted", [False, True])
-def test_loss_of_a_partial_annotation_equals_brute_force_over_the_paths_that_agree(n_labels, restricted):
+def test_loss_of_partial_annotation_equals_brute_force(n_labels, restricted):
     crf = brute.random_crf(n_labels)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     allowed = brute.random_mask(crf, LENGTHS, seed=5)
     path = torch.nn.functional.one_hot(brute.random_tags(crf, LENGTHS, seed=5), crf.layout.n_tags).bool()
     possible = brute.random_mask(crf, LENGTHS, seed=6) | path if restricted else None
-    agreeing = allowed if possible is None else allowed & possible
-    agreeing_exists = brute.log_partition(crf, emissions, LENGTHS, agreeing)
+    compatible = allowed if possible is None else allowed & possible
+    compatible_score = brute.log_partition(crf, emissions, LENGTHS, compatible)
     found = crf.loss(emissions, LENGTHS, allowed=allowed, possible=possible)
-    reference = brute.log_partition(crf, emissions, LENGTHS, possible) - agreeing_exists
+    reference = brute.log_partition(crf, emissions, LENGTHS, possible) - compatible_score
     assert torch.isfinite(reference).all()
     assert_close(found, reference)
     assert_same_gradients(found.sum(), reference.sum(), crf, emissions)
 
 
-def test_nothing_known_costs_nothing_and_moves_nothing():
+def test_loss_and_gradients_without_annotation_are_zero():
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     loss = crf.loss(emissions, LENGTHS, allowed=torch.ones(emissions.shape, dtype=torch.bool))
@@ -99,7 +99,7 @@ def test_nothing_known_costs_nothing_and_moves_nothing():
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
-def test_a_batch_without_tokens_has_one_empty_path_for_each_sequence(lengths):
+def test_loss_of_empty_sequences_is_zero(lengths):
     crf = brute.random_crf(2)
     emissions = torch.zeros(0, crf.layout.n_tags, dtype=torch.float64, requires_grad=True)
     loss = crf.loss(emissions, lengths, tags=torch.zeros(0, dtype=torch.long))
@@ -110,7 +110,7 @@ def test_a_batch_without_tokens_has_one_empty_path_for_each_sequence(lengths):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_emissions_give_a_float32_loss_and_half_precision_gradients(dtype):
+def test_half_precision_emissions_yield_float32_loss(dtype):
     crf = CRF(2)
     half = brute.random_emissions(crf, LENGTHS).to(dtype).requires_grad_()
     single = half.detach().float().requires_grad_()
@@ -124,7 +124,7 @@ def test_half_precision_emissions_give_a_float32_loss_and_half_precision_gradien
     assert_close(gradient, reference.to(dtype))
 
 
-def test_autocast_does_not_reach_the_recursion():
+def test_autocast_does_not_affect_forward_recursion():
     crf = brute.random_crf(2).float()
     emissions = brute.random_emissions(crf, LENGTHS).float().requires_grad_()
     tags = brute.random_tags(crf, LENGTHS)
@@ -137,7 +137,7 @@ def test_autocast_does_not_reach_the_recursion():
         assert_close(found, expected)
 
 
-def test_loss_in_float32_stays_close_to_float64_over_a_long_text():
+def test_float32_loss_of_long_text_is_close_to_float64():
     exact, n_tokens = brute.random_crf(2), 3000
     emissions = brute.random_emissions(exact, [n_tokens], scale=5.0)
     tags = torch.full((n_tokens,), exact.layout.outside)
@@ -153,7 +153,7 @@ def test_loss_in_float32_stays_close_to_float64_over_a_long_text():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_transitions_beyond_the_range_of_float32_exponentials_are_summed_exactly(seed):
+def test_log_partition_is_exact_for_very_large_transitions(seed):
     crf = brute.random_crf(2, seed=seed, scale=300.0).float()
     doubled = brute.random_crf(2, seed=seed, scale=300.0).float().double()
     emissions = brute.random_emissions(crf, LENGTHS).float().requires_grad_()
@@ -167,7 +167,7 @@ def test_transitions_beyond_the_range_of_float32_exponentials_are_summed_exactly
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_extreme_emissions_give_exact_values_and_gradients_without_nan(seed):
+def test_loss_of_extreme_emissions_is_exact(seed):
     crf = brute.random_crf(2).float()
     emissions = (brute.random_emissions(crf, LENGTHS, seed=seed).sign() * 1e4).float().requires_grad_()
     allowed = brute.random_mask(crf, LENGTHS, seed=seed)
@@ -175,7 +175,7 @@ def test_extreme_emissions_give_exact_values_and_gradients_without_nan(seed):
     wide = emissions.detach().double().requires_grad_()
     doubled = brute.random_crf(2).float().double()
     reference = brute.log_partition(doubled, wide, LENGTHS) - brute.log_partition(doubled, wide, LENGTHS, allowed)
-    # One unit in the last place of a float32 near 40,000, the scores' size, is 0.004.
+    # The scores are about 40,000, where adjacent float32 numbers differ by 0.004.
     assert_close(found.double(), reference, rtol=1e-5, atol=0.01)
     for gradient, expected in zip(
         brute.gradients(found.sum(), crf, emissions), brute.gradients(reference.sum(), doubled, wide), strict=True
@@ -184,8 +184,8 @@ def test_extreme_emissions_give_exact_values_and_gradients_without_nan(seed):
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_a_text_that_is_one_entity_against_all_odds_keeps_its_gradient(sign):
-    """Everything before the end says that no entity is open; the end says the opposite, louder."""
+def test_gradient_is_exact_if_last_emission_dominates(sign):
+    """The emission of the last token outweighs the emissions of all other tokens."""
     crf = brute.random_crf(1).float()
     layout, n_tokens = crf.layout, 5
     emissions = torch.zeros(n_tokens, layout.n_tags)
@@ -199,21 +199,21 @@ def test_a_text_that_is_one_entity_against_all_odds_keeps_its_gradient(sign):
     assert_close(found.double(), reference, rtol=0, atol=1e-3)
 
 
-def test_emissions_of_minus_infinity_bar_a_tag_like_a_mask():
+def test_emission_of_minus_infinity_masks_tag():
     crf = brute.random_crf(2)
     emissions = brute.random_emissions(crf, LENGTHS).requires_grad_()
     allowed = brute.random_mask(crf, LENGTHS)
-    barred = emissions.detach().masked_fill(~allowed, -torch.inf).requires_grad_()
-    found, expected = crf.log_partition(barred, LENGTHS), crf.log_partition(emissions, LENGTHS, allowed)
+    masked_emissions = emissions.detach().masked_fill(~allowed, -torch.inf).requires_grad_()
+    found, expected = crf.log_partition(masked_emissions, LENGTHS), crf.log_partition(emissions, LENGTHS, allowed)
     assert_close(found, expected)
     (gradient,), (reference,) = (
-        torch.autograd.grad(total.sum(), leaf) for total, leaf in ((found, barred), (expected, emissions))
+        torch.autograd.grad(total.sum(), leaf) for total, leaf in ((found, masked_emissions), (expected, emissions))
     )
     assert_close(gradient, reference)
 
 
 @pytest.mark.parametrize("scale", [1.0, 60.0], ids=["moderate", "extreme transitions"])
-def test_an_annotation_that_is_no_path_has_an_infinite_loss_and_no_nan(scale):
+def test_loss_of_impossible_annotation_is_infinite_without_nan(scale):
     crf = brute.random_crf(1, scale=scale)
     lengths = [2, 3]
     emissions = brute.random_emissions(crf, lengths).requires_grad_()
@@ -228,14 +228,14 @@ def test_an_annotation_that_is_no_path_has_an_infinite_loss_and_no_nan(scale):
         assert all(torch.isfinite(gradient).all() for gradient in brute.gradients(loss.sum(), crf, emissions))
 
 
-def test_an_error_in_the_emissions_is_not_hidden():
+def test_nan_in_emissions_propagates_to_log_partition():
     crf = CRF(1)
     emissions = torch.zeros(3, crf.layout.n_tags)
     emissions[1, crf.layout.outside] = torch.nan
     assert crf.log_partition(emissions, [3]).isnan().all()
 
 
-def test_no_gradient_is_kept_where_none_is_wanted():
+def test_no_grad_and_frozen_weights_disable_gradients():
     crf = CRF(1)
     with torch.no_grad():
         loss = crf.loss(torch.zeros(2, crf.layout.n_tags), [2], tags=torch.tensor([1, 1]))
@@ -244,21 +244,21 @@ def test_no_gradient_is_kept_where_none_is_wanted():
     assert not crf.log_partition(torch.zeros(2, crf.layout.n_tags), [2]).requires_grad
 
 
-def test_frozen_weights_let_the_gradient_of_the_emissions_through():
+def test_emission_gradients_are_computed_with_frozen_weights():
     crf = brute.random_crf(1).requires_grad_(False)
     emissions = brute.random_emissions(crf, [3]).requires_grad_()
     crf.log_partition(emissions, [3]).sum().backward()
     assert_close(emissions.grad, brute.token_marginals(crf, emissions.detach(), [3]))
 
 
-def test_weights_start_at_zero_and_every_path_is_equally_likely():
+def test_initial_weights_make_all_paths_equally_likely():
     crf = CRF(2)
     log_z = crf.log_partition(torch.zeros(4, crf.layout.n_tags), [4])
     assert_close(log_z, torch.tensor([float(np.log(len(brute.all_paths(crf.layout, 4))))]))
 
 
 @pytest.mark.parametrize("old", [0, 1, 2])
-def test_a_resized_crf_scores_paths_of_the_known_types_as_before(old):
+def test_resized_crf_preserves_scores_of_existing_labels(old):
     crf = brute.random_crf(old)
     grown = crf.resize(3)
     tags = torch.from_numpy(crf.layout.within(grown.layout))
@@ -270,7 +270,7 @@ def test_a_resized_crf_scores_paths_of_the_known_types_as_before(old):
     assert all(weight.requires_grad and weight.is_leaf for weight in grown.parameters())
 
 
-def test_a_resized_crf_has_zeros_for_new_types():
+def test_resized_crf_initializes_new_labels_with_zeros():
     grown = brute.random_crf(1).resize(2)
     layout = grown.layout
     new_closers = [layout.single.start + 1 - layout.outside, layout.end.start + 1 - layout.outside]
@@ -281,14 +281,14 @@ def test_a_resized_crf_has_zeros_for_new_types():
     assert not grown.inside[:, [1, 3]].any()
 
 
-def test_a_crf_does_not_shrink():
+def test_resizing_to_fewer_labels_raises_error():
     with pytest.raises(ValueError, match="cannot shrink from 3 entity types to 2"):
         CRF(3).resize(2)
 
 
 @pytest.mark.parametrize("student_types", [1, 2])
 @pytest.mark.parametrize("restricted", [False, True])
-def test_cross_entropy_equals_brute_force_over_all_paths(student_types, restricted):
+def test_cross_entropy_equals_brute_force(student_types, restricted):
     teacher, student = brute.random_crf(1, seed=5), brute.random_crf(student_types, seed=6)
     teacher_emissions = brute.random_emissions(teacher, LENGTHS, seed=7)
     emissions = brute.random_emissions(student, LENGTHS, seed=8).requires_grad_()
@@ -300,14 +300,14 @@ def test_cross_entropy_equals_brute_force_over_all_paths(student_types, restrict
         wider[:, tags] = possible
     found = cross_entropy(teacher, teacher_emissions, student, emissions, LENGTHS, wider)
     reference = brute.log_partition(student, emissions, LENGTHS, wider).sum()
-    readings = brute.paths_and_scores(teacher, teacher_emissions, LENGTHS, possible)
-    for (paths, scores), part in zip(readings, emissions.split(LENGTHS), strict=True):
+    paths_and_scores = brute.paths_and_scores(teacher, teacher_emissions, LENGTHS, possible)
+    for (paths, scores), part in zip(paths_and_scores, emissions.split(LENGTHS), strict=True):
         reference = reference - scores.softmax(0).detach() @ brute.path_scores(student, part, tags.numpy()[paths])
     assert_close(found, reference)
     assert_same_gradients(found, reference, student, emissions)
 
 
-def test_gradient_of_cross_entropy_is_the_student_s_marginals_less_the_teacher_s():
+def test_cross_entropy_gradient_is_difference_of_marginals():
     teacher, student = brute.random_crf(2, seed=5), brute.random_crf(2, seed=6)
     teacher_emissions = brute.random_emissions(teacher, LENGTHS, seed=7)
     emissions = brute.random_emissions(student, LENGTHS, seed=8).requires_grad_()
@@ -317,7 +317,7 @@ def test_gradient_of_cross_entropy_is_the_student_s_marginals_less_the_teacher_s
     assert all(weight.grad is None for weight in teacher.parameters())
 
 
-def test_a_teacher_that_knows_more_types_than_its_student_is_refused():
+def test_teacher_with_more_labels_than_student_raises_error():
     teacher, student = CRF(2), CRF(1)
     with pytest.raises(ValueError, match="2 entity types does not fit into one of 1"):
         cross_entropy(teacher, torch.zeros(1, 9), student, torch.zeros(1, 5), [1])
@@ -332,12 +332,12 @@ def test_a_teacher_that_knows_more_types_than_its_student_is_refused():
         ((3, 9), [4, -1], "cannot be negative, got -1"),
     ],
 )
-def test_input_that_does_not_fit_is_refused_with_what_was_expected(shape, lengths, message):
+def test_invalid_shapes_and_lengths_raise_error(shape, lengths, message):
     with pytest.raises(ValueError, match=message):
         CRF(2).log_partition(torch.zeros(shape), lengths)
 
 
-@pytest.mark.parametrize("known", [{}, {"tags": torch.ones(1).long(), "allowed": torch.ones(1, 5).bool()}])
-def test_loss_needs_one_annotation_and_only_one(known):
+@pytest.mark.parametrize("annotation", [{}, {"tags": torch.ones(1).long(), "allowed": torch.ones(1, 5).bool()}])
+def test_loss_requires_either_tags_or_mask(annotation):
     with pytest.raises(ValueError, match="either tags or a mask"):
-        CRF(1).loss(torch.zeros(1, 5), [1], **known)
+        CRF(1).loss(torch.zeros(1, 5), [1], **annotation)

@@ -1,4 +1,4 @@
-"""The best path: against every path one by one, under masks, in batches, and in bounded memory."""
+"""Test the decoding of the best path by enumerating all paths, with masks and in batches, and its memory use."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ LENGTHS = brute.LENGTHS
 
 
 def best_paths(crf, emissions, lengths, allowed=None):
-    readings = brute.paths_and_scores(crf, emissions, lengths, allowed)
-    return np.concatenate([paths[int(scores.argmax())] for paths, scores in readings])
+    paths_and_scores = brute.paths_and_scores(crf, emissions, lengths, allowed)
+    return np.concatenate([paths[int(scores.argmax())] for paths, scores in paths_and_scores])
 
 
 @pytest.mark.parametrize("n_labels", [0, 1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_decoded_path_is_the_best_of_all_paths(n_labels, masked, seed):
+def test_decoder_returns_highest_scoring_path(n_labels, masked, seed):
     crf = brute.random_crf(n_labels, seed=seed)
     emissions = brute.random_emissions(crf, LENGTHS, seed=seed)
     allowed = brute.random_mask(crf, LENGTHS, seed=seed) if masked else None
@@ -32,8 +32,8 @@ def test_decoded_path_is_the_best_of_all_paths(n_labels, masked, seed):
 
 
 @pytest.mark.parametrize("n_sequences", [1, 2, 3, 4, 5, 9, 64])
-def test_a_sequence_is_decoded_the_same_alone_and_in_any_batch(n_sequences):
-    """Small and large batches take different ways through a step."""
+def test_decoding_is_independent_of_batch(n_sequences):
+    """The implementation of a step is different for small and large batches."""
     crf = brute.random_crf(3).float()
     lengths = np.random.default_rng(n_sequences).integers(0, 30, n_sequences).tolist()
     emissions = brute.random_emissions(crf, lengths).float()
@@ -42,7 +42,7 @@ def test_a_sequence_is_decoded_the_same_alone_and_in_any_batch(n_sequences):
 
 
 @pytest.mark.parametrize("n_sequences", [1, 8])
-def test_ties_are_broken_towards_the_lower_tag_at_the_last_difference(n_sequences):
+def test_decoder_breaks_ties_by_lowest_tag_from_the_end(n_sequences):
     crf = CRF(2)
     emissions = torch.zeros(4 * n_sequences, crf.layout.n_tags)
     paths = brute.all_paths(crf.layout, 4)
@@ -51,7 +51,7 @@ def test_ties_are_broken_towards_the_lower_tag_at_the_last_difference(n_sequence
 
 
 @pytest.mark.parametrize("n_sequences", [1, 6])
-def test_a_sequence_with_no_allowed_path_is_named(n_sequences):
+def test_error_names_sequence_without_allowed_path(n_sequences):
     crf = CRF(1)
     lengths = [2] * n_sequences
     emissions = torch.zeros(2 * n_sequences, crf.layout.n_tags)
@@ -61,7 +61,7 @@ def test_a_sequence_with_no_allowed_path_is_named(n_sequences):
         brute.decode(crf, emissions, lengths, allowed)
 
 
-def test_tags_that_contradict_each_other_are_refused():
+def test_contradictory_allowed_tags_raise_error():
     crf = CRF(1)
     allowed = torch.zeros(2, crf.layout.n_tags, dtype=torch.bool)
     allowed[0, crf.layout.begin], allowed[1, crf.layout.outside] = True, True
@@ -69,19 +69,19 @@ def test_tags_that_contradict_each_other_are_refused():
         brute.decode(crf, torch.zeros(2, crf.layout.n_tags), [2], allowed)
 
 
-def test_emissions_that_are_no_numbers_are_refused():
+def test_nan_emissions_raise_error():
     crf = CRF(1)
     with pytest.raises(ValueError, match="emissions are not finite"):
         brute.decode(crf, torch.full((2, crf.layout.n_tags), torch.nan), [2])
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0, 0]])
-def test_a_batch_without_tokens_has_no_tags(lengths):
+def test_empty_sequences_are_decoded_to_no_tags(lengths):
     assert brute.decode(CRF(2), torch.zeros(0, 9), lengths).shape == (0,)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_emissions_of_any_precision_are_decoded_and_left_unchanged(dtype):
+def test_decoder_accepts_float32_and_float64_emissions(dtype):
     crf = brute.random_crf(2).float()
     emissions = brute.random_emissions(crf, LENGTHS, scale=8.0).to(dtype).requires_grad_()
     before = emissions.detach().clone()
@@ -99,7 +99,7 @@ def test_extreme_emissions_are_decoded_exactly(scale):
     torch.testing.assert_close(brute.path_score(crf, emissions, LENGTHS, tags), best)
 
 
-def test_memory_is_linear_in_the_number_of_tokens():
+def test_memory_is_linear_in_number_of_tokens():
     crf = CRF(4)
 
     def peak(n_tokens):
@@ -114,14 +114,14 @@ def test_memory_is_linear_in_the_number_of_tokens():
     assert peak(8000) < 6 * peak(2000)
 
 
-def test_a_long_sequence_is_decoded_as_exactly_at_its_end_as_at_its_start():
+def test_long_sequence_is_decoded_without_precision_loss():
     torch.manual_seed(0)
     crf = CRF(2)
     torch.nn.init.normal_(crf.outside)
-    # Large scores with small differences: in float32 their sum over the text would swallow the differences.
+    # Small differences of large scores would be lost in a float32 sum over the text.
     emissions = 100.0 + torch.rand(300, crf.layout.n_tags).repeat(100, 1)
     tags = brute.decode(crf, emissions, [len(emissions)])
     assert tags.tolist() == brute.decode(crf.double(), emissions.double(), [len(emissions)]).tolist()
-    # The same stretch again and again, so that all but the first and the last are read alike.
-    stretches = tags.reshape(100, 300)
-    assert (stretches[1:-1] == stretches[1]).all()
+    # The text repeats one segment, so all segments but the first and the last are decoded to the same tags.
+    segments = tags.reshape(100, 300)
+    assert (segments[1:-1] == segments[1]).all()

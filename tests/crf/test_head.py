@@ -1,4 +1,4 @@
-"""The emission layer with its CRF, and room for more entity types."""
+"""Test the emission layer of the CRF head, and its extension by new labels."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def head(n_labels=2, dropout=0.0):
     return module
 
 
-def test_emissions_are_linear_in_the_tokens():
+def test_emissions_are_linear_projection_of_tokens():
     module, tokens = head(), torch.randn(40, WIDTH)
     expected = tokens @ module.emit.weight.T + module.emit.bias
     torch.testing.assert_close(module(tokens, [30, 10]), expected, rtol=1e-5, atol=1e-5)
     assert module(tokens[:0], [0]).shape == (0, 9)
 
 
-def test_dropout_acts_before_the_emissions_in_training_only():
+def test_dropout_applies_to_input_only_in_training():
     module, tokens = head(dropout=0.9), torch.randn(64, WIDTH)
     assert torch.equal(module(tokens, [64]), module(tokens, [64]))
     module.train()
     assert not torch.equal(module(tokens, [64]), module(tokens, [64]))
     all_dropped = (module(tokens, [64]) == module.emit.bias).all(1).float().mean()
-    assert all_dropped > 0.2, "0.9 ^ 8 = 0.43 of the tokens have nothing left"
+    assert all_dropped > 0.2, "all features are dropped in 0.9 ** 8 = 0.43 of the tokens"
 
 
 @pytest.mark.parametrize(("n_labels", "n_more"), [(1, 2), (2, 2), (2, 5), (0, 3)])
-def test_a_grown_head_scores_the_types_that_it_had_as_before(n_labels, n_more):
+def test_extended_head_preserves_scores_of_existing_labels(n_labels, n_more):
     module, tokens = head(n_labels, dropout=0.25), torch.randn(50, WIDTH)
     grown = module.grown(n_more)
     tags = torch.from_numpy(TagLayout(n_labels).within(TagLayout(n_more)))
@@ -45,7 +45,7 @@ def test_a_grown_head_scores_the_types_that_it_had_as_before(n_labels, n_more):
     assert grown.dropout.p == 0.25
 
 
-def test_growing_changes_neither_the_head_itself_nor_shares_its_weights():
+def test_extended_head_does_not_share_weights():
     module = head()
     before = {name: value.clone() for name, value in module.state_dict().items()}
     grown = module.grown(3)

@@ -1,4 +1,4 @@
-"""The learned transition matrices, expanded to all tags."""
+"""Test the expansion of transition weights to tables over all tags."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZES = [0, 1, 3]
 
 
 @pytest.mark.parametrize("n_labels", SIZES)
-def test_exactly_the_allowed_transitions_have_a_score(n_labels):
+def test_only_allowed_transitions_have_finite_scores(n_labels):
     tables = Transitions.of(*brute.scorer_of(brute.random_crf(n_labels)).weights)
     layout = TagLayout(n_labels)
     assert np.isfinite(tables.table).tolist() == allowed_transitions(layout).tolist()
@@ -25,16 +25,16 @@ def test_exactly_the_allowed_transitions_have_a_score(n_labels):
     assert np.flatnonzero(np.isfinite(tables.end)).tolist() == tags[layout.closers].tolist()
 
 
-def test_inside_scores_lie_where_their_names_say():
+def test_inside_weights_are_placed_by_tag_names():
     crf = brute.random_crf(2)
     names = crf.layout.names(("x", "y"))
     table = Transitions.of(*brute.scorer_of(crf).weights).table
-    read = [[table[names.index(f"{s}-{x}"), names.index(f"{t}-{x}")] for t in "EI" for x in "xy"] for s in "BI"]
-    assert_close(torch.tensor(read, dtype=crf.inside.dtype), crf.inside.detach())
+    found = [[table[names.index(f"{s}-{x}"), names.index(f"{t}-{x}")] for t in "EI" for x in "xy"] for s in "BI"]
+    assert_close(torch.tensor(found, dtype=crf.inside.dtype), crf.inside.detach())
 
 
 @pytest.mark.parametrize("n_labels", SIZES)
-def test_gathering_undoes_spreading(n_labels):
+def test_weight_gradients_reverse_expansion_to_tables(n_labels):
     weights = brute.scorer_of(brute.random_crf(n_labels)).weights
     tables = Transitions.of(*weights)
     for found, expected in zip(
@@ -44,7 +44,7 @@ def test_gathering_undoes_spreading(n_labels):
 
 
 @pytest.mark.parametrize("n_labels", SIZES)
-def test_the_mirrored_tables_score_a_text_read_backwards(n_labels):
+def test_mirrored_tables_score_reversed_paths(n_labels):
     crf = brute.random_crf(n_labels)
     tables = Transitions.of(*brute.scorer_of(crf).weights)
     start, table = tables.in_both_directions()
@@ -58,7 +58,7 @@ def test_the_mirrored_tables_score_a_text_read_backwards(n_labels):
 
 @pytest.mark.parametrize("name", ["outside", "inside"])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_tables_say_when_a_transition_is_too_large_to_be_exponentiated(name, sign):
+def test_large_transition_disables_exponentiation(name, sign):
     crf = brute.random_crf(2, scale=0.1)
     assert Transitions.of(*brute.scorer_of(crf).weights).can_exponentiate
     with torch.no_grad():

@@ -57,7 +57,7 @@ def check(words: list[str]) -> None:
     elif words[0] == "docker":
         assert all((ROOT / name).is_file() for option, name in pairwise(words) if option == "--file")
     else:
-        assert words[0] in {"cd", "mkdir", "head", "cat", "curl"}, f"no check is known for {shlex.join(words)}"
+        assert words[0] in {"cd", "mkdir", "head", "cat", "curl"}, f"there is no check for {shlex.join(words)}"
 
 
 def named_command(module: str, words: list[str]) -> tuple[Any, list[str]]:

@@ -68,7 +68,7 @@ def blocks(page: str) -> list[Block]:
         how = HOW.fullmatch(match["how"] or "adds  ")
         line = text.count("\n", 0, match.start("code"))
         if how is None:
-            raise ValueError(f"{page}:{line}: the comment before the block is none that tests/docs/pages.py knows.")
+            raise ValueError(f"{page}:{line}: invalid comment before the block. See tests/docs/pages.py.")
         kind, added, base = how["kind"] or "", (how["added"] or "").strip(), (how["base"] or "").split()
         found.append(Block(page, line, match["language"], match["code"], kind, added, base, how["file"] or ""))
     return found

@@ -1,4 +1,4 @@
-"""Every block of code in the README and the documentation runs, or says why it does not."""
+"""Test that the code blocks of the README and the documentation run, unless a comment says why not."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from spacy_tener.training.overlays import compose
 pytestmark = pytest.mark.integration
 
 EXECUTED = {"python", "bash", "ini", "javascript"}
-ONCE = [page for page in PAGES if page not in CHINESE]  # tests/docs/test_chinese.py: their code is that of these
-RUN = [page for page in ONCE if any(not block.kind and block.language in EXECUTED for block in blocks(page))]
-SLOW = [page for page in ONCE if any(block.kind == "slow" for block in blocks(page))]
+ENGLISH = [page for page in PAGES if page not in CHINESE]  # test_chinese.py compares the code of Chinese pages
+RUNNABLE = [page for page in ENGLISH if any(not block.kind and block.language in EXECUTED for block in blocks(page))]
+SLOW = [page for page in ENGLISH if any(block.kind == "slow" for block in blocks(page))]
 
 
 @pytest.fixture
 def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with what a clone of the repository has, for commands to write into."""
+    """Change to a temporary directory with the files of the repository, in which commands can write files."""
     for name in ("assets", "configs", "readers", "research", "scripts", "project.yml", "Makefile", "pyproject.toml"):
         (tmp_path / name).symlink_to(ROOT / name)
     monkeypatch.chdir(tmp_path)
@@ -37,7 +37,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_blocks_are_of_a_known_language_and_valid(page: str) -> None:
+def test_blocks_have_supported_language_and_valid_syntax(page: str) -> None:
     for block in blocks(page):
         assert block.language in LANGUAGES, f"{page}:{block.line}"
         if block.language == "python":
@@ -46,7 +46,7 @@ def test_blocks_are_of_a_known_language_and_valid(page: str) -> None:
             for words in commands(block.code):
                 check(words)
         elif block.language == "ini":
-            assert block.base, f"{page}:{block.line}: say what the overlay is laid on"
+            assert block.base, f"{page}:{block.line}: name the overlays into which the block is merged"
         elif block.language == "json":
             for line in block.code.splitlines():
                 json.loads(line)
@@ -55,21 +55,21 @@ def test_blocks_are_of_a_known_language_and_valid(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_command_hides_in_an_indented_block(page: str) -> None:
+def test_indented_blocks_contain_no_commands(page: str) -> None:
     assert re.findall(r"^    (?:python|pip|make|import|from) .*$", prose(page), flags=re.M) == []
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_in_the_text_exist(page: str) -> None:
+def test_commands_in_prose_exist(page: str) -> None:
     for line in re.findall(r"`(python -m (?:spacy|research) [^`]+)`", prose(page)):
         for words in commands(line):
             check(words)
 
 
-def test_no_page_composes_another_config_into_the_same_file() -> None:
-    """`tener config` refuses it to users who run two pages in one clone."""
+def test_pages_write_different_configs_to_different_files() -> None:
+    """`tener config` does not overwrite files, which can happen if users follow two pages in one directory."""
     composed: dict[str, set[str]] = {}
-    for page in ONCE:
+    for page in ENGLISH:
         for block in blocks(page):
             for words in commands(block.code) if block.language == "bash" else ():
                 if words[2:5] == ["spacy", "tener", "config"] and "--output" in words:
@@ -78,14 +78,14 @@ def test_no_page_composes_another_config_into_the_same_file() -> None:
     assert [lines for lines in composed.values() if len(lines) > 1] == []
 
 
-@pytest.mark.parametrize("page", RUN)
+@pytest.mark.parametrize("page", RUNNABLE)
 def test_blocks_run(page: str, clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shorten_sample(clone / "assets")
     run_blocks(page, capsys)
 
 
 def shorten_sample(assets: Path) -> None:
-    """Put a quarter of each sample corpus, its first sentences, into a copy of the folder."""
+    """Replace the link to the folder by a copy of the sample corpora that has their first quarter."""
     assets.unlink()
     shutil.copytree(ROOT / "assets" / "sample", assets / "sample")
     for path in (*assets.glob("sample/zh/*.bmes"), *assets.glob("sample/en/*.iob2")):
@@ -98,16 +98,16 @@ def shorten_sample(assets: Path) -> None:
 def test_slow_blocks_run(
     page: str, clone: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of a page's blocks in their order; those that are slow as a shell runs them, in processes of their own."""
+    """Run all blocks of a page in order, and slow blocks by a shell in separate processes."""
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     run_blocks(page, capsys, slow=True)
 
 
 def run_blocks(page: str, capsys: pytest.CaptureFixture[str], slow: bool = False) -> None:
-    """Run a page's blocks, those of Python in one process, and compare what is printed with the `text` behind them."""
+    """Run the blocks of a page in one namespace, and compare the output with the `text` block that follows."""
     names: dict[str, Any] = {}
-    of_page = blocks(page)
-    for block, after in zip(of_page, [*of_page[1:], None], strict=True):
+    blocks_of_page = blocks(page)
+    for block, after in zip(blocks_of_page, [*blocks_of_page[1:], None], strict=True):
         if block.kind == "slow" and block.language == "bash":
             if slow:
                 subprocess.run(["bash", "-euc", block.code], check=True)

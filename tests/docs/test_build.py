@@ -1,4 +1,4 @@
-"""The documentation builds strictly, and nothing in it is fetched from elsewhere."""
+"""Test that the documentation builds in strict mode, loads no external resources, and can be searched."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from pages import ROOT
 
 pytestmark = pytest.mark.integration
 
-FETCHED = re.compile(
+EXTERNAL = re.compile(
     r"""<(?:script|img|iframe|source)[^>]*\bsrc=["']?https?:|<link[^>]*\bhref=["']?https?:|url\(["']?https?:"""
 )
 
 
 LANGUAGE = re.compile(r"<html[^>]*\blang=\"?(\w+)")
-FOUND = "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.getAttribute('href'))"
+FIND_RESULTS = (
+    "return [...document.querySelectorAll('.md-search-result__link')].map((link) => link.getAttribute('href'))"
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,18 +31,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_nothing_is_fetched_from_elsewhere(site: Path) -> None:
+def test_site_loads_no_external_resources(site: Path) -> None:
     pages = [*site.rglob("*.html"), *site.rglob("*.css")]
     assert pages
-    assert [path.name for path in pages if FETCHED.search(path.read_text(encoding="utf8"))] == []
+    assert [path.name for path in pages if EXTERNAL.search(path.read_text(encoding="utf8"))] == []
 
 
-def test_every_page_says_its_language(site: Path) -> None:
-    said = {path: LANGUAGE.findall(path.read_text(encoding="utf8")) for path in site.rglob("*.html")}
-    assert said == {path: ["zh" if path.parent.name == "zh" else "en"] for path in said}
+def test_html_pages_declare_their_language(site: Path) -> None:
+    languages = {path: LANGUAGE.findall(path.read_text(encoding="utf8")) for path in site.rglob("*.html")}
+    assert languages == {path: ["zh" if path.parent.name == "zh" else "en"] for path in languages}
 
 
-def test_commands_have_their_options(site: Path) -> None:
+def test_commands_page_lists_options(site: Path) -> None:
     assert "--overlap" in (site / "commands.html").read_text(encoding="utf8")
 
 
@@ -53,12 +55,12 @@ def test_commands_have_their_options(site: Path) -> None:
         ("主动学习", r"zh/annotating\.html"),
     ],
 )
-def test_the_site_is_searched_as_files_without_a_server(query: str, page: str, site: Path, browser: Browser) -> None:
+def test_search_works_without_server(query: str, page: str, site: Path, browser: Browser) -> None:
     browser.open((site / "confidence.html").as_uri())
     field = browser.driver.find_element("css selector", "input.md-search__input")
     browser.run("arguments[0].focus()", field)
     field.send_keys(query)
-    links = browser.wait(lambda: browser.run(FOUND))
+    links = browser.wait(lambda: browser.run(FIND_RESULTS))
     assert any(re.search(page, link) for link in links)
-    # A query of which only some letters have come, as on a busy machine, is a warning of the theme's.
+    # On a busy machine, the theme warns about queries that are not completely entered.
     assert [entry for entry in browser.console_messages() if "Invalid query" not in entry["message"]] == []

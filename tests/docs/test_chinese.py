@@ -1,4 +1,4 @@
-"""A Chinese page has the code, names, numbers and links of the page in English, whose code is the one that is run."""
+"""Test that Chinese pages have the code, names, numbers and links of the English pages, whose code is run by tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TRANSLATED = {PAGES[english].resolve(): PAGES[chinese].resolve() for chinese, en
 
 
 @pytest.mark.parametrize("page", CHINESE)
-def test_code_is_that_of_the_page_in_english(page: str) -> None:
+def test_code_equals_english_page(page: str) -> None:
     def code(page: str) -> list[tuple[str, str, str, str]]:
         return [(block.language, block.code, block.kind, block.added) for block in blocks(page)]
 
@@ -24,13 +24,13 @@ def test_code_is_that_of_the_page_in_english(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", CHINESE)
-def test_headings_names_and_numbers_are_those_of_the_page_in_english(page: str) -> None:
-    assert said(page) == said(CHINESE[page]), f"change {page} as {CHINESE[page]} was changed"
+def test_headings_names_and_numbers_equal_english_page(page: str) -> None:
+    assert summarize(page) == summarize(CHINESE[page]), f"change {page} as {CHINESE[page]} was changed"
 
 
 @pytest.mark.parametrize("page", CHINESE)
-def test_links_are_those_of_the_page_in_english_and_lead_to_chinese_pages(page: str) -> None:
-    """And the two pages link to each other, above their first heading but one."""
+def test_links_equal_english_page_with_chinese_targets(page: str) -> None:
+    """Both pages link to each other before the first second-level heading."""
     chinese, english = PAGES[page].resolve(), PAGES[CHINESE[page]].resolve()
     linked = targets(CHINESE[page])
     assert chinese in linked
@@ -41,12 +41,12 @@ def test_links_are_those_of_the_page_in_english_and_lead_to_chinese_pages(page: 
 
 
 @pytest.mark.parametrize("page", CHINESE)
-def test_no_sentence_is_left_in_english(page: str) -> None:
+def test_page_contains_no_english_sentences(page: str) -> None:
     assert LATIN.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", prose(page))) == []
 
 
-def said(page: str) -> dict[str, object]:
-    """What a page says in any language. Of numbers, those of two digits or more: smaller ones may be words."""
+def summarize(page: str) -> dict[str, object]:
+    """Return the language-independent content of a page. Single-digit numbers are omitted, since they may be words."""
     text = translated(page)
     plain = re.sub(r"`[^`]*`|\]\([^)]*\)|https?://\S+", "", text)
     return {
@@ -58,7 +58,7 @@ def said(page: str) -> dict[str, object]:
 
 
 def targets(page: str) -> set[Path | str]:
-    """Where the links of a page lead, less the headings there."""
+    """Return the targets of the links on a page, without anchors."""
     links = [link for link in LINK.findall(translated(page)) if not link.startswith("#")]
     folder = PAGES[page].parent
     return {link if "://" in link else (folder / link.partition("#")[0]).resolve() for link in links}

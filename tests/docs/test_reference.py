@@ -1,4 +1,4 @@
-"""The reference in the pages is that of the code: every name, argument and option, as it is now."""
+"""Test that the reference sections of pages match the names, arguments and options in the code."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ NAMES = [name for name in entry_points() if name != "tener"]
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_reference_of_a_page_is_up_to_date(page: str) -> None:
+def test_reference_is_up_to_date(page: str) -> None:
     text = PAGES[page].read_text(encoding="utf8")
     assert fill(text) == text, "run: make reference"
 
 
-def test_every_registered_name_has_a_reference() -> None:
+def test_reference_covers_registered_names() -> None:
     assert {*NAMES} <= REFERENCES
 
 
-def test_every_command_has_its_options_in_the_site() -> None:
+def test_options_of_all_commands_are_listed() -> None:
     page = PAGES["docs/commands.md"].read_text(encoding="utf8")
     assert sorted(OPTIONS.findall(page)) == sorted(COMMANDS)
     filled = fill_options(page)
@@ -40,14 +40,14 @@ def test_every_command_has_its_options_in_the_site() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_argument_is_explained_and_nothing_else(name: str) -> None:
+def test_reference_documents_all_arguments(name: str) -> None:
     function = load(name)
     accepted = set(inspect.signature(function).parameters) - {"nlp", "name"}
     rows = re.findall(r"^- `(\w+)`.*: \S", "\n".join(described(function, {})), re.M)
     assert accepted <= set(rows) <= accepted | {"nlp", "name"}
 
 
-def test_a_docstring_in_spacys_style_becomes_text_and_rows() -> None:
+def test_spacy_style_docstring_is_parsed() -> None:
     docstring = "Do it.\n\ntool: well.\n\nn (int): How often,\n    or never.\nRETURNS (str): It | that.\n"
     text, arguments, returned = parse(docstring, ["n"])
     assert text.split() == ["Do", "it.", "tool:", "well."]
@@ -55,7 +55,7 @@ def test_a_docstring_in_spacys_style_becomes_text_and_rows() -> None:
     assert returned == {"RETURNS": ("str", "It | that.")}
 
 
-def test_a_reference_is_written_between_its_comments() -> None:
+def test_reference_is_inserted_between_comments() -> None:
     filled = fill("a\n<!-- reference: spacy_tener.TENER.v1 -->\nold\n<!-- end of reference -->\nz\n")
     assert filled.startswith("a\n<!-- reference: spacy_tener.TENER.v1 -->\n")
     assert filled.endswith("\n<!-- end of reference -->\nz\n")

@@ -1,4 +1,4 @@
-"""Embedders of tokens by their characters: rows that arrive in training and stay, distinct words encoded once."""
+"""Test embedders that encode tokens from their characters: characters seen in training, and repeated words."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUILDERS = {
     "transformer": (build_char_transformer, {"adapted": False, "heads": 2, "inner_dropout": 0.0}),
     "adapted": (build_char_transformer, {"heads": 2, "ff_width": 9, "inner_dropout": 0.0}),
 }
-every_kind = pytest.mark.parametrize("kind", BUILDERS)
+for_all_variants = pytest.mark.parametrize("variant", BUILDERS)
 NLP = spacy.blank("en")
 SMALL = {"char_width": 8, "width": 6, "dropout": 0.0, "char_dropout": 0.0}
 
@@ -32,14 +32,14 @@ def doc_of(text):
     return Doc(NLP.vocab, words=text.split())
 
 
-def build(kind, **settings):
-    builder, defaults = BUILDERS[kind]
+def build(variant, **settings):
+    builder, defaults = BUILDERS[variant]
     return builder(**{**SMALL, **defaults, **settings})
 
 
-def made(kind="cnn", *texts, **settings):
-    """An encoder whose vocabulary has the characters of the texts."""
-    model = build(kind, **settings)
+def make_encoder(variant="cnn", *texts, **settings):
+    """Return an encoder whose vocabulary contains the characters of the texts."""
+    model = build(variant, **settings)
     model.initialize()
     observe(model, [TokenBatch.of([doc_of(text)]) for text in texts])
     return model
@@ -51,7 +51,7 @@ def weights(model):
 
 @pytest.fixture
 def encoded_words(monkeypatch):
-    """How many words are encoded, call by call, and how many characters: in training and in prediction."""
+    """Record the number of encoded words and characters of each call, in training and prediction."""
     calls = []
     for module in (characters, torch_characters):
 
@@ -63,9 +63,9 @@ def encoded_words(monkeypatch):
     return calls
 
 
-@every_kind
-def test_the_distinct_words_of_a_batch_are_encoded_once(kind, encoded_words):
-    model = made(kind)
+@for_all_variants
+def test_distinct_words_of_batch_are_encoded_once(variant, encoded_words):
+    model = make_encoder(variant)
     encoded_words.clear()
     docs = [doc_of("the cat saw the cat"), doc_of(""), doc_of("the The saw")]
     model.predict(docs)
@@ -73,9 +73,9 @@ def test_the_distinct_words_of_a_batch_are_encoded_once(kind, encoded_words):
     assert encoded_words == [(4, len("thecatsawThe"))] * 2
 
 
-@every_kind
-def test_every_occurrence_of_a_word_teaches_its_characters(kind):
-    once, thrice = (made(kind, "cat dog") for _ in range(2))
+@for_all_variants
+def test_gradients_of_repeated_words_accumulate(variant):
+    once, thrice = (make_encoder(variant, "cat dog") for _ in range(2))
     thrice.from_bytes(once.to_bytes())
     for model, text, weight in ((once, "cat", 3.0), (thrice, "cat cat cat", 1.0)):
         Y, backprop = model.begin_update([doc_of(text)])
@@ -85,8 +85,8 @@ def test_every_occurrence_of_a_word_teaches_its_characters(kind):
         np.testing.assert_allclose(value, weights(thrice)[name], atol=1e-5, err_msg=name)
 
 
-def test_unknown_characters_are_trained_by_dropout():
-    model = made("cnn", "aaaa", char_dropout=0.5)
+def test_character_dropout_trains_unknown_row():
+    model = make_encoder("cnn", "aaaa", char_dropout=0.5)
     before = weights(model)["tables.tables.character"][0]
     learn(model, [doc_of("a" * 40)])
     assert (weights(model)["tables.tables.character"][0] != before).any()
@@ -94,18 +94,18 @@ def test_unknown_characters_are_trained_by_dropout():
     np.testing.assert_array_equal(learned, model.predict([doc_of("aaaa")])[0])
 
 
-def test_case_is_kept_and_digits_are_one_or_ten():
+def test_case_is_preserved_and_digits_option_is_applied():
     texts = [doc_of("A4"), doc_of("A7"), doc_of("a4")]
-    same = learn(made(), texts).predict(texts)
+    same = learn(make_encoder(), texts).predict(texts)
     np.testing.assert_array_equal(same[0], same[1])
     assert not np.array_equal(same[0], same[2])
-    with_digits = learn(made(digits=False), texts).predict(texts)
+    with_digits = learn(make_encoder(digits=False), texts).predict(texts)
     assert not np.array_equal(with_digits[0], with_digits[1])
 
 
-@every_kind
-def test_very_long_tokens_cost_no_more_than_their_ends(kind, encoded_words):
-    model = made(kind, "abcdefgh")
+@for_all_variants
+def test_long_tokens_are_truncated_in_the_middle(variant, encoded_words):
+    model = make_encoder(variant, "abcdefgh")
     encoded_words.clear()
     start, end = "ab" * (MAX_AT_EACH_END // 2), "gh" * (MAX_AT_EACH_END // 2)
     texts = [doc_of(start + middle * 1000 + end) for middle in "cd"]

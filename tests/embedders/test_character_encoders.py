@@ -1,4 +1,4 @@
-"""From characters to words: the three encoders of the TENER paper, each against its plain form."""
+"""Test the three character encoders of the TENER paper against reference implementations."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from spacy_tener.nn.layers_torch import EmbeddingTables
 LENGTHS = [3, 1, 0, 12, 1, 5, 3]
 WIDTH = 12
 SMALL = TransformerConfig(width=WIDTH, heads=2, ff_width=10, dropout=0.2)
-PAPERS = TransformerConfig(width=30, heads=3, ff_width=60)
+PAPER = TransformerConfig(width=30, heads=3, ff_width=60)
 VANILLA = TransformerConfig(width=WIDTH, heads=2, ff_width=10, dropout=0.2, adapted=False)
-KINDS: dict[str, Callable[[], CharacterEncoder]] = {
+VARIANTS: dict[str, Callable[[], CharacterEncoder]] = {
     "cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=3, width=5),
     "wide cnn": partial(char_cnn, char_width=WIDTH, filters=7, window=5, width=5),
     "cnn of one": partial(char_cnn, char_width=WIDTH, filters=7, window=1, width=5),
     "transformer": partial(make_char_transformer, VANILLA, width=5),
     "adapted transformer": partial(make_char_transformer, SMALL, width=5),
 }
-every_kind = pytest.mark.parametrize("kind", KINDS)
+for_all_variants = pytest.mark.parametrize("variant", VARIANTS)
 
 
-def make(kind: str) -> CharacterEncoder:
+def make(variant: str) -> CharacterEncoder:
     torch.manual_seed(0)
-    return KINDS[kind]().double().eval()
+    return VARIANTS[variant]().double().eval()
 
 
 def characters(lengths: list[int] = LENGTHS) -> Tensor:
@@ -41,7 +41,7 @@ def characters(lengths: list[int] = LENGTHS) -> Tensor:
 
 
 def reference(encoder: CharacterEncoder, encode: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Word by word: encode, ReLU, maximum over the characters, linear layer."""
+    """Encode word by word: encoder, ReLU, maximum over the characters, linear layer."""
     words = [
         F.relu(encode(word)).max(dim=0).values if len(word) else torch.zeros(encoder.out.in_features, dtype=x.dtype)
         for word in x.split(LENGTHS)
@@ -57,20 +57,18 @@ def reference(encoder: CharacterEncoder, encode: Callable[[Tensor], Tensor], x: 
             partial(make_char_transformer, TransformerConfig(width=30, heads=3, ff_width=60, adapted=False), width=30),
             8460,
         ),
-        (partial(make_char_transformer, PAPERS, width=30), 6600),
+        (partial(make_char_transformer, PAPER, width=30), 6600),
     ],
     ids=["CNN", "Transformer", "adapted Transformer"],
 )
-def test_there_are_as_many_parameters_as_in_the_supplement_of_the_paper(
-    encoder: Callable[[], CharacterEncoder], count: int
-) -> None:
+def test_parameter_count_equals_supplement_of_paper(encoder: Callable[[], CharacterEncoder], count: int) -> None:
     assert sum(parameter.numel() for parameter in encoder().parameters()) == count
 
 
-@every_kind
+@for_all_variants
 @pytest.mark.parametrize("lengths", [[], [0], [0, 0]])
-def test_no_words_and_words_of_no_characters_are_legal(kind: str, lengths: list[int]) -> None:
-    encoder = make(kind)
+def test_empty_batches_and_words_are_supported(variant: str, lengths: list[int]) -> None:
+    encoder = make(variant)
     x = characters(lengths).requires_grad_()
     words = encoder(x, lengths)
     assert words.shape == (len(lengths), 5)
@@ -80,27 +78,27 @@ def test_no_words_and_words_of_no_characters_are_legal(kind: str, lengths: list[
     assert (encoder.out.bias.grad == len(lengths)).all()
 
 
-@every_kind
-def test_each_word_alone_goes_through_torchs_convolution_or_the_transformer_of_sentences(kind: str) -> None:
-    encoder, x = make(kind), characters().requires_grad_()
+@for_all_variants
+def test_encoders_match_word_by_word_reference(variant: str) -> None:
+    encoder, x = make(variant), characters().requires_grad_()
     plain: dict[str, Callable[[Tensor], Tensor]] = {
         "cnn": lambda word: reference_convolution(encoder.encode.convolution, word),
         "transformer": lambda word: encoder.encode(word, [len(word)]),
     }
-    expected = reference(encoder, next(encode for name, encode in plain.items() if name in kind), x)
+    expected = reference(encoder, next(encode for name, encode in plain.items() if name in variant), x)
     assert_same(encoder(x, LENGTHS), expected, [x, *encoder.parameters()], within=1e-12)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_equal_characters_share_the_gradient_of_a_maximum(sign: float) -> None:
+def test_gradient_of_maximum_is_divided_among_ties(sign: float) -> None:
     rows = torch.tensor([[2.0], [2.0], [1.0], [4.0], [-1.0]], dtype=torch.float64, requires_grad=True)
     (sign * rectified_maximum(rows, [3, 1, 1])).sum().backward()
     assert rows.grad is not None
     assert (sign * rows.grad).flatten().tolist() == [0.5, 0.5, 0.0, 1.0, 0.0]
 
 
-def features(kind: str, *, dropout: float = 0.0, unknown: float = 0.0) -> CharacterFeatures:
-    encoder = make(kind)
+def features(variant: str, *, dropout: float = 0.0, unknown: float = 0.0) -> CharacterFeatures:
+    encoder = make(variant)
     tables = EmbeddingTables(
         rows={"character": 9}, widths={"character": WIDTH}, word_dropout={"character": unknown}, dropout=0.0
     )
@@ -112,7 +110,7 @@ WORDS = torch.tensor([2, 0, 0, 3, 1, 2, 0])
 SPELLED = [4, 1, 5, 2]
 
 
-def test_tokens_of_one_word_are_dropped_apart() -> None:
+def test_dropout_differs_between_occurrences_of_a_word() -> None:
     module = features("cnn", dropout=0.5).train()
     tokens = module(IDS, SPELLED, torch.zeros(200, dtype=torch.int64))
     dropped = tokens == 0
@@ -123,9 +121,9 @@ def test_tokens_of_one_word_are_dropped_apart() -> None:
 
 
 @pytest.mark.gpu
-@every_kind
-def test_a_gpu_gives_the_same(kind: str) -> None:
-    module = features(kind)
+@for_all_variants
+def test_gpu_output_equals_cpu_output(variant: str) -> None:
+    module = features(variant)
     expected = module(IDS, SPELLED, WORDS)
     module.cuda()
     torch.testing.assert_close(module(IDS.cuda(), SPELLED, WORDS.cuda()).cpu(), expected)

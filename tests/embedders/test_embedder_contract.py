@@ -1,4 +1,4 @@
-"""What holds for every embedder of tokens, whatever it reads of them."""
+"""Test the common behaviour of all token embedders."""
 
 from __future__ import annotations
 
@@ -29,33 +29,45 @@ from spacy_tener.features.tokens import TokenBatch
 
 CHARS = {"char_width": 8, "width": 6, "dropout": 0.0, "char_dropout": 0.0}
 TRANSFORMER = {**CHARS, "heads": 2, "inner_dropout": 0.0}
-QUIET = {"dropout": 0.0, "word_dropout": 0.0}
+NO_DROPOUT = {"dropout": 0.0, "word_dropout": 0.0}
 PARTS = {"江": ("氵", "工"), "河": ("氵", "可"), "银": ("钅", "艮"), "桥": ("木", "乔")}
 
 
-def few() -> Structures:
+def few_structures() -> Structures:
     return Structures(PARTS, "made up")
 
 
 EMBEDDERS: dict[str, Callable] = {
-    "characters": lambda **s: build_char_embed(**{"width": 6, "bigram_width": 4, **QUIET, "bigram_dropout": 0.0, **s}),
-    "characters alone": lambda **s: build_char_embed(**{"width": 6, "bigram_width": 0, **QUIET, **s}),
-    "words and characters": lambda **s: build_word_char_embed(
-        **{"width": 3, "chars": build_char_cnn(**CHARS, filters=7), **QUIET, **s}
+    "characters": lambda **s: build_char_embed(
+        **{"width": 6, "bigram_width": 4, **NO_DROPOUT, "bigram_dropout": 0.0, **s}
     ),
-    "words, projected": lambda **s: build_word_char_embed(**{"width": 3, "chars": None, "project_to": 5, **QUIET, **s}),
-    "segmenter": lambda **s: build_segment_embed(**{"width": 8, **QUIET, **s}),
+    "characters alone": lambda **s: build_char_embed(**{"width": 6, "bigram_width": 0, **NO_DROPOUT, **s}),
+    "words and characters": lambda **s: build_word_char_embed(
+        **{"width": 3, "chars": build_char_cnn(**CHARS, filters=7), **NO_DROPOUT, **s}
+    ),
+    "words, projected": lambda **s: build_word_char_embed(
+        **{"width": 3, "chars": None, "project_to": 5, **NO_DROPOUT, **s}
+    ),
+    "segmenter": lambda **s: build_segment_embed(**{"width": 8, **NO_DROPOUT, **s}),
     "radicals": lambda **s: build_radical_embed(
-        **{"width": 8, "radical_width": 6, "filters": 5, "dropout": 0.0, "radical_dropout": 0.0, "source": few, **s}
+        **{
+            "width": 8,
+            "radical_width": 6,
+            "filters": 5,
+            "dropout": 0.0,
+            "radical_dropout": 0.0,
+            "source": few_structures,
+            **s,
+        }
     ),
     "CNN": lambda **s: build_char_cnn(**{**CHARS, "filters": 7, **s}),
     "transformer": lambda **s: build_char_transformer(**{**TRANSFORMER, "adapted": False, **s}),
     "adapted transformer": lambda **s: build_char_transformer(**{**TRANSFORMER, "ff_width": 9, **s}),
 }
 ZH, EN = spacy.blank("zh"), spacy.blank("en")
-NOTHING: list[Doc] = [ZH.make_doc(""), ZH.make_doc("")]
-KNOWN = [ZH.make_doc("南京市长江大桥"), EN.make_doc("the cat  saw 12 \n Cats")]
-DOCS = [EN.make_doc("Cats 33 😀龘"), ZH.make_doc(""), ZH.make_doc("银河x1大桥江"), KNOWN[0]]
+EMPTY_DOCS: list[Doc] = [ZH.make_doc(""), ZH.make_doc("")]
+TRAINING_DOCS = [ZH.make_doc("南京市长江大桥"), EN.make_doc("the cat  saw 12 \n Cats")]
+DOCS = [EN.make_doc("Cats 33 😀龘"), ZH.make_doc(""), ZH.make_doc("银河x1大桥江"), TRAINING_DOCS[0]]
 
 
 @pytest.fixture(params=EMBEDDERS)
@@ -65,40 +77,40 @@ def build(request) -> Callable:
 
 @pytest.fixture
 def model(build):
-    """One that has learned."""
+    """Return a trained embedder."""
     model = build()
-    model.initialize(KNOWN)
-    observe(model, [TokenBatch.of(KNOWN)])
-    return learn(model, KNOWN, Adam(0.01), steps=2)
+    model.initialize(TRAINING_DOCS)
+    observe(model, [TokenBatch.of(TRAINING_DOCS)])
+    return learn(model, TRAINING_DOCS, Adam(0.01), steps=2)
 
 
 def heights(model) -> list[dict[str, int]]:
     return [node.attrs["vocabulary"].heights() for node in model.walk() if "vocabulary" in node.attrs]
 
 
-def test_each_token_has_a_row(model):
+def test_output_has_one_row_per_token(model):
     for doc, rows in zip(DOCS, model.predict(DOCS), strict=True):
         assert rows.shape == (len(doc), model.get_dim("nO"))
         assert rows.dtype == np.float32
         assert np.isfinite(rows).all()
 
 
-def test_docs_are_embedded_apart_whatever_their_vocab(model):
+def test_embeddings_are_independent_of_batch_and_vocab(model):
     assert_independent_of_batch(model, DOCS)
 
 
-def test_no_docs_and_empty_docs_work(model):
+def test_empty_batches_and_docs_are_supported(model):
     Y, backprop = model.begin_update([])
     assert (Y, backprop([]), model.predict([])) == ([], [], [])
     before = heights(model)
-    learn(model, NOTHING)
-    assert [y.shape for y in model.predict(NOTHING)] == [(0, model.get_dim("nO"))] * 2
+    learn(model, EMPTY_DOCS)
+    assert [y.shape for y in model.predict(EMPTY_DOCS)] == [(0, model.get_dim("nO"))] * 2
     assert heights(model) == before
     Y, backprop = model.begin_update(DOCS)
     assert backprop(Y) == DOCS
 
 
-def test_rows_are_made_in_training_only(model):
+def test_rows_are_added_only_in_training(model):
     before = model.to_bytes()
     model.predict(DOCS)
     assert model.to_bytes() == before
@@ -107,34 +119,34 @@ def test_rows_are_made_in_training_only(model):
     assert heights(model) != before
 
 
-def test_showing_the_training_data_gives_rows_and_trains_nothing(model):
-    heights_before, before = heights(model), model.predict(KNOWN)
+def test_observe_adds_rows_without_training(model):
+    heights_before, before = heights(model), model.predict(TRAINING_DOCS)
     observe(model, map(TokenBatch.of, (DOCS[:2], DOCS[2:], [])))
     assert heights(model) != heights_before
-    for rows, expected in zip(model.predict(KNOWN), before, strict=True):
+    for rows, expected in zip(model.predict(TRAINING_DOCS), before, strict=True):
         np.testing.assert_array_equal(rows, expected)
 
 
-def test_strings_never_seen_in_training_share_a_row(model):
+def test_unseen_strings_share_a_row(model):
     (rows,) = model.predict([ZH.make_doc("龘鱻龘鱻")])
     np.testing.assert_allclose(rows[0], rows[2], atol=1e-6)
 
 
-def test_an_embedder_learns(build):
+def test_training_reduces_loss(build):
     model = build()
-    model.initialize(KNOWN)
+    model.initialize(TRAINING_DOCS)
     losses = training_losses(model, [ZH.make_doc("北京x来")], 60, optimizer=Adam(0.05))
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_dropout_is_for_training(build):
+def test_dropout_applies_only_in_training(build):
     model = build(dropout=0.5)
-    model.initialize(KNOWN)
-    assert_dropout_in_training_only(learn(model, KNOWN), KNOWN)
+    model.initialize(TRAINING_DOCS)
+    assert_dropout_in_training_only(learn(model, TRAINING_DOCS), TRAINING_DOCS)
 
 
 @pytest.mark.parametrize("save", ["bytes", "disk", "pickle", "deepcopy", "copy"])
-def test_a_copy_predicts_the_same_and_learns_apart(build, model, save, tmp_path):
+def test_copy_predicts_equally_and_trains_independently(build, model, save, tmp_path):
     if save == "bytes":
         copied = build().from_bytes(model.to_bytes())
         assert copied.to_bytes() == model.to_bytes()
@@ -152,25 +164,25 @@ def test_a_copy_predicts_the_same_and_learns_apart(build, model, save, tmp_path)
     assert model.to_bytes() == before
 
 
-def test_initializing_again_forgets_everything(model):
-    before = model.predict(KNOWN)
-    model.initialize(KNOWN)
+def test_second_initialization_resets_rows(model):
+    before = model.predict(TRAINING_DOCS)
+    model.initialize(TRAINING_DOCS)
     assert all(height == 1 for tables in heights(model) for height in tables.values())
-    for rows, old in zip(model.predict(KNOWN), before, strict=True):
+    for rows, old in zip(model.predict(TRAINING_DOCS), before, strict=True):
         assert not np.allclose(rows, old)
 
 
-def test_one_that_was_not_initialized_says_so(build):
+def test_uninitialized_embedder_raises_error(build):
     with pytest.raises(ValueError, match=r"Call nlp.initialize"):
         build().predict(DOCS)
 
 
-def test_gradients_of_several_batches_add_up(model):
+def test_gradients_accumulate_over_batches(model):
     in_parts = model.copy()
-    at_once = learn(model, [*KNOWN, *KNOWN], SGD(0.1, grad_clip=0.0))
+    at_once = learn(model, [*TRAINING_DOCS, *TRAINING_DOCS], SGD(0.1, grad_clip=0.0))
     for _ in range(2):
-        Y, backprop = in_parts.begin_update(KNOWN)
+        Y, backprop = in_parts.begin_update(TRAINING_DOCS)
         backprop([np.ones_like(y) for y in Y])
     in_parts.finish_update(SGD(0.1, grad_clip=0.0))
-    for rows, expected in zip(in_parts.predict(KNOWN), at_once.predict(KNOWN), strict=True):
+    for rows, expected in zip(in_parts.predict(TRAINING_DOCS), at_once.predict(TRAINING_DOCS), strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-4)

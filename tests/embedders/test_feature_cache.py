@@ -1,4 +1,4 @@
-"""Features of a frozen transformer that are kept while training: what is read, how often, and with what result."""
+"""Test the cache for features of a frozen transformer during training."""
 
 from __future__ import annotations
 
@@ -20,45 +20,45 @@ def embedder(name, **settings):
 
 
 @pytest.fixture
-def read(monkeypatch):
-    """The texts that transformers have read, in batches."""
+def record_batches(monkeypatch):
+    """Return a function that records the batches of texts that a model encodes."""
     batches = []
 
-    def listen(model):
+    def record(model):
         module = torch_shim(model).module
         tokenizer = module.subword_tokenizer
 
-        def note(docs):
+        def tokenize(docs):
             batches.append([doc.text for doc in docs])
             return tokenizer(docs)
 
-        monkeypatch.setattr(module, "subword_tokenizer", note)
+        monkeypatch.setattr(module, "subword_tokenizer", tokenize)
         return batches
 
-    return listen
+    return record
 
 
-def assert_same(found, wanted):
-    for rows, expected in zip(found, wanted, strict=True):
+def assert_same(found, expected_rows):
+    for rows, expected in zip(found, expected_rows, strict=True):
         np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
-def test_what_is_kept_is_what_would_be_computed(tiny):
-    keeping, computing = embedder(tiny), embedder(tiny, cache=0)
-    keeping.begin_update(DOCS)
-    assert_same(keeping.begin_update(DOCS[::-1])[0], computing.begin_update(DOCS[::-1])[0])
+def test_cached_features_equal_computed_features(tiny):
+    cached, uncached = embedder(tiny), embedder(tiny, cache=0)
+    cached.begin_update(DOCS)
+    assert_same(cached.begin_update(DOCS[::-1])[0], uncached.begin_update(DOCS[::-1])[0])
 
 
-def test_nothing_is_kept_before_training_nor_of_a_transformer_that_learns(tiny, read):
+def test_predictions_and_trainable_features_are_not_cached(tiny, record_batches):
     for model in (embedder(tiny), embedder(tiny, cache=0), embedder(tiny, frozen=False)):
-        batches = read(model)
+        batches = record_batches(model)
         size = len(batches)
         model.predict(DOCS)
         model.predict(DOCS)
         assert batches[size:] == [TEXTS, TEXTS]
         assert torch_shim(model).module.cache.size == 0
     for model in (embedder(tiny, cache=0), embedder(tiny, frozen=False)):
-        batches = read(model)
+        batches = record_batches(model)
         size = len(batches)
         model.begin_update(DOCS)
         model.begin_update(DOCS)

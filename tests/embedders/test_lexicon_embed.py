@@ -1,4 +1,7 @@
-"""The embedder of a lexicon's words: rows, listed words that are read like them, and what a second training keeps."""
+"""Test embeddings of lexicon words, and of words that were added after training.
+
+An added word uses the rows of similar words: words of the lexicon with the same first or last character.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ def tokens_of(*texts):
 
 
 def embedder(words, **settings):
-    """A trained embedder of these words, whose source can be changed by changing the list."""
+    """Return an embedder of these words. A change of the list `words` changes its lexicon."""
     return build_lexicon_embed(lambda: Lexicon(words), **{"width": 3, "dropout": 0.0, "word_dropout": 0.0, **settings})
 
 
@@ -46,26 +49,26 @@ def add(model, *words, **tagged):
     model.attrs["vocabulary"].lists.put("", WordList(entries))
 
 
-def test_a_listed_word_has_the_row_of_the_word_that_begins_or_ends_alike():
+def test_added_word_uses_row_of_similar_word():
     model = trained(["上海", "北京"])
     add(model, "北方")
     np.testing.assert_array_equal(row_of(model, "北方"), row_of(model, "北京"))
     assert not np.array_equal(row_of(model, "北方"), row_of(model, "上海"))
 
 
-def test_initializing_again_forgets_which_words_were_known():
+def test_second_initialization_updates_similar_words():
     words = ["上海", "北京"]
     model = trained(words)
     add(model, "北方")
     row_of(model, "北方")
-    # As many words with a row as before, in another order.
+    # The number of words with a row is the same, but their order is different.
     words[:] = ["北京", "天津"]
     model.initialize()
     observe(model, [tokens_of(*words)])
     np.testing.assert_array_equal(row_of(model, "北方"), row_of(model, "北京"))
 
 
-def test_trimming_and_training_on_forget_which_words_were_known(monkeypatch):
+def test_trimming_and_training_update_similar_words(monkeypatch):
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     model = embedder(["上海", "北京", "天津"])
     model.initialize()
@@ -79,15 +82,15 @@ def test_trimming_and_training_on_forget_which_words_were_known(monkeypatch):
 
 
 @pytest.mark.parametrize("tag_width", [0, 2])
-def test_a_copy_reads_listed_words_alike(tag_width):
+def test_copy_embeds_added_words_equally(tag_width):
     model = trained(["上海", "北京"], tag_width=tag_width)
     add(model, "北方")
     copy = embedder([], tag_width=tag_width).from_bytes(model.to_bytes())
     np.testing.assert_array_equal(row_of(copy, "北方"), row_of(model, "北方"))
 
 
-def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(monkeypatch):
-    """As often as these occur, though the texts have none of the words that the rows belong to."""
+def test_trimming_preserves_rows_of_similar_words(monkeypatch):
+    """A row counts as often as added words use it, even if its own word does not occur in the texts."""
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     model = trained(["上海", "北京", "天津", "山东"])
     add(model, "北方", "天下")
@@ -99,7 +102,7 @@ def test_trimming_keeps_the_rows_by_which_listed_words_of_the_texts_are_read(mon
     assert not np.array_equal(row_of(model, "天下"), before[2])
 
 
-def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
+def test_trimming_preserves_words_that_replace_hidden_words(monkeypatch):
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", 0)
     model = trained(["上海", "上海市"], max_words=1)
     model.attrs["vocabulary"].lists.put("", WordList({"上海市": WordListEntry(hidden=True)}))
@@ -108,7 +111,7 @@ def test_trimming_keeps_the_words_that_hidden_ones_make_room_for(monkeypatch):
     np.testing.assert_array_equal(row_of(model, "上海市"), before)
 
 
-def test_a_listed_word_without_a_tag_has_the_row_of_unknown_tags():
+def test_added_word_without_tag_uses_unknown_tag_row():
     model = build_lexicon_embed(lambda: Lexicon(["上海", "北京"], ["ns", "ns"]), width=3, tag_width=2, dropout=0.0)
     model.initialize()
     observe(model, [tokens_of("上海", "北京")])
@@ -119,7 +122,7 @@ def test_a_listed_word_without_a_tag_has_the_row_of_unknown_tags():
     assert (untagged[3:] != from_lexicon[3:]).all()
 
 
-def test_a_listed_word_of_the_lexicon_keeps_its_row_unless_the_list_gives_it_another_tag():
+def test_lexicon_word_with_new_tag_uses_row_of_similar_word():
     model = build_lexicon_embed(
         lambda: Lexicon(["上海", "上方", "北京"], ["ns", "n", "ns"]), width=3, tag_width=2, dropout=0.0
     )
@@ -131,7 +134,7 @@ def test_a_listed_word_of_the_lexicon_keeps_its_row_unless_the_list_gives_it_ano
         np.testing.assert_array_equal(row_of(model, "上海"), expected)
 
 
-def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():
+def test_added_word_uses_mean_of_similar_words():
     model = trained(["上海", "北京", "天津"])
     add(model, "北方", "上津")
     shanghai, beijing, tianjin = (row_of(model, word) for word in ("上海", "北京", "天津"))
@@ -140,7 +143,7 @@ def test_each_listed_word_of_a_text_has_the_mean_of_words_like_it():
     np.testing.assert_allclose(floats, [mean, beijing, beijing, mean], rtol=1e-6)
 
 
-def test_the_lexicon_s_words_learn_beside_listed_ones_and_these_teach_nothing():
+def test_only_lexicon_words_receive_gradients():
     model = trained(["上海", "北京"])
     add(model, "上方")
     tokens = tokens_of("上方北京")

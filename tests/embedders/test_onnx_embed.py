@@ -1,4 +1,4 @@
-"""The embedder of ONNX files: training, the cache of features, and saved pipelines."""
+"""Test the embedder that uses an ONNX file: training, feature cache and serialization."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def docs_of(*texts):
 
 
 @pytest.fixture
-def read(monkeypatch):
-    """Every text that an encoder encodes."""
+def encoded_texts(monkeypatch):
+    """Record the texts that are encoded."""
     texts, call = [], Encoder.__call__
 
-    def noting(self, docs, **options):
+    def record_texts(self, docs, **options):
         texts.extend(doc.text for doc in docs)
         return call(self, docs, **options)
 
-    monkeypatch.setattr(Encoder, "__call__", noting)
+    monkeypatch.setattr(Encoder, "__call__", record_texts)
     return texts
 
 
@@ -42,23 +42,23 @@ def source(tmp_path):
     return onnx_encoder(save(tmp_path, mean_encoder()))
 
 
-def test_a_text_is_read_once_in_training_and_copies_keep_nothing(source, read):
+def test_features_are_cached_in_training_but_not_copied(source, encoded_texts):
     features, docs = FrozenFeatures(source, 75), docs_of("王小明去了上海", "今天", "中国银行", "今天")
     features.set(source())
     expected = features.encoder(docs)
-    read.clear()
+    encoded_texts.clear()
     for _ in range(3):
         # The cached features have 16 bits.
         np.testing.assert_allclose(features(docs, training=True, gpu=False), expected, rtol=1e-3, atol=1e-6)
         np.testing.assert_allclose(features(docs[:1], training=True, gpu=False), expected[:7], rtol=1e-3, atol=1e-6)
-    assert sorted(read) == sorted({doc.text for doc in docs})
+    assert sorted(encoded_texts) == sorted({doc.text for doc in docs})
     assert features.cache.size_on_disk > 0
     for copied in (copy.deepcopy(features), pickle.loads(pickle.dumps(features))):
         assert not copied.cache.size
         np.testing.assert_array_equal(copied.encoder(docs), features.encoder(docs))
 
 
-def test_a_trained_pipeline_holds_its_encoder(tmp_path):
+def test_saved_pipeline_contains_encoder(tmp_path):
     nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
     examples = examples_of(nlp)
     optimizer = nlp.initialize(lambda: examples)
@@ -83,14 +83,14 @@ def test_a_trained_pipeline_holds_its_encoder(tmp_path):
     assert (meta["requirements"], meta["encoders"]) == (again.meta["requirements"], again.meta["encoders"])
 
 
-def test_components_with_an_encoder_each_are_initialized_one_after_another(tmp_path):
+def test_two_components_with_encoders_are_initialized(tmp_path):
     nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
     nlp.add_pipe("tener_ner", name="later", config={"model": nlp.get_pipe_config("tener_ner")["model"]})
     nlp.initialize(lambda: examples_of(nlp))
     assert "onnxruntime>=1.19" in nlp.meta["requirements"]
 
 
-def test_dropout_is_on_features_in_training_only(source):
+def test_dropout_applies_to_features_only_in_training(source):
     model = build_onnx_embed(source, width=4, dropout=0.5).initialize(docs := docs_of("王小明去了上海"))
     [first], [second] = model(docs, is_train=True)[0], model(docs, is_train=True)[0]
     assert np.abs(first - second).max() > 1e-3
@@ -99,7 +99,7 @@ def test_dropout_is_on_features_in_training_only(source):
     assert model.predict(docs_of("", "今天"))[0].shape == (0, 4)
 
 
-def test_a_model_that_was_not_initialized_and_a_missing_package_are_told(monkeypatch):
+def test_uninitialized_model_and_missing_package_raise_error(monkeypatch):
     with pytest.raises(ValueError, match=r"nlp\.initialize"):
         build_onnx_embed().predict(docs_of("今天"))
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""The embedder of radicals: a token by what its characters are made of, with nothing left to read when loaded."""
+"""Test radical embeddings: encoding of tokens from the radicals of their characters, and serialization."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARTS = {
 }
 
 
-def few_characters():
+def few_structures():
     return Structures(PARTS, "made up")
 
 
@@ -38,8 +38,8 @@ def first_radicals():
 
 
 def embedder(**settings):
-    quiet = {"dropout": 0.0, "radical_dropout": 0.0, "source": few_characters}
-    model = build_radical_embed(**{**quiet, "width": 8, "radical_width": 6, "filters": 5, **settings})
+    defaults = {"dropout": 0.0, "radical_dropout": 0.0, "source": few_structures}
+    model = build_radical_embed(**{**defaults, "width": 8, "radical_width": 6, "filters": 5, **settings})
     model.initialize()
     return model
 
@@ -53,51 +53,51 @@ def doc_of_words(*words):
     return Doc(Vocab(), words=list(words))
 
 
-def known(model):
+def seen_radicals(model):
     return "".join(map(chr, model.attrs["vocabulary"].tables[RADICAL].keys.tolist()))
 
 
-# --- what is embedded ------------------------------------------------------------------------------------------------
+# --- encoding --------------------------------------------------------------------------------------------------------
 
 
-def test_digits_are_one_unless_they_are_wanted(doc_of):
+def test_digits_option_maps_digits_to_one_row(doc_of):
     text = doc_of_words("1", "2", "７")
-    assert known(learn(embedder(), [text])) == "0"
-    assert sorted(known(learn(embedder(digits=False), [text]))) == sorted("12７")
+    assert seen_radicals(learn(embedder(), [text])) == "0"
+    assert sorted(seen_radicals(learn(embedder(digits=False), [text]))) == sorted("12７")
 
 
-def test_a_character_is_read_by_the_radicals_of_its_form_if_wanted():
+def test_simplify_option_uses_radicals_of_simplified_form():
     simplified, traditional = doc_of_words("银", "钢1"), doc_of_words("銀", "鋼１")
     model = learn(embedder(simplify=True), [simplified])
     np.testing.assert_array_equal(*model.predict([simplified, traditional]))
-    assert set(known(learn(embedder(), [traditional]))) == set("銀鋼0")
+    assert set(seen_radicals(learn(embedder(), [traditional]))) == set("銀鋼0")
 
 
-def test_an_unseen_character_of_known_radicals_is_read_by_them(doc_of):
-    # What the embedding of radicals is for.
+def test_unseen_character_is_encoded_from_seen_radicals(doc_of):
+    # This is the purpose of radical embeddings.
     model = learn(embedder(source=first_radicals), [doc_of("江河")])
     lake, river, silver = model.predict([doc_of_words("湖", "江", "银")])[0]
     np.testing.assert_array_equal(lake, river)
     assert not np.allclose(silver, river)
 
 
-def test_a_token_of_several_characters_is_read_by_the_radicals_of_all():
+def test_token_is_encoded_from_radicals_of_all_characters():
     word = doc_of_words("江河a")
     model = learn(embedder(), [word])
-    assert sorted(known(model)) == sorted("氵工可a")
+    assert sorted(seen_radicals(model)) == sorted("氵工可a")
     spelled = model.attrs["vocabulary"].spell(TokenBatch.of([word]))
     assert "".join(map(chr, spelled.keys.tolist())) == "氵工氵可a"
     assert spelled.lengths.tolist() == [5]
 
 
-def test_an_endless_token_is_bounded():
+def test_radicals_of_long_token_are_truncated():
     model = embedder()
-    endless = doc_of_words("江" * 100_000)
-    assert model.attrs["vocabulary"].spell(TokenBatch.of([endless])).keys.size <= 200
-    assert model.predict([endless])[0].shape == (1, 8)
+    long_token = doc_of_words("江" * 100_000)
+    assert model.attrs["vocabulary"].spell(TokenBatch.of([long_token])).keys.size <= 200
+    assert model.predict([long_token])[0].shape == (1, 8)
 
 
-def test_a_distinct_character_is_encoded_once(doc_of, monkeypatch):
+def test_distinct_characters_are_encoded_once(doc_of, monkeypatch):
     model = learn(embedder(), [doc_of("江河")])
     lengths, pool = [], characters.rectified_maximum
 
@@ -112,13 +112,10 @@ def test_a_distinct_character_is_encoded_once(doc_of, monkeypatch):
     np.testing.assert_array_equal(rows[[0, 2, 4, 5, 7]], np.tile(rows[0], (5, 1)))
 
 
-# --- learning --------------------------------------------------------------------------------------------------------
-
-
 # --- saving ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_loaded_embedder_reads_no_source(doc_of, monkeypatch):
+def test_loaded_embedder_does_not_need_radical_source(doc_of, monkeypatch):
     model = learn(embedder(source=None), [doc_of("南京市长江大桥x1😀")])
 
     def missing(name):
@@ -129,11 +126,11 @@ def test_a_loaded_embedder_reads_no_source(doc_of, monkeypatch):
     assert loaded.attrs["vocabulary"].structures["银"] == "钅艮"
     assert "CC BY" in loaded.attrs["vocabulary"].structures.credit
     learn(loaded, [doc_of("银河")])
-    assert set(known(loaded)) == set(known(model)) | set("钅艮氵可")
+    assert set(seen_radicals(loaded)) == set(seen_radicals(model)) | set("钅艮氵可")
 
 
 # --- with other embedders ------------------------------------------------------------------------------------------
 
 
-def test_joining_without_parts_joins_characters_and_radicals():
+def test_join_embed_defaults_to_characters_and_radicals():
     assert [part.name for part in build_join_embed().layers] == ["char_embed", "radical_embed"]

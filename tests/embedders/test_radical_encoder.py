@@ -1,4 +1,4 @@
-"""The encoder of radicals: filters, maximum, linear layer, once for each distinct character."""
+"""Test the radical encoder: a convolution, the maximum and a linear layer, computed once per distinct character."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def encoder(*, dropout=0.0, radical_dropout=0.0, rows=9, window=3):
     return RadicalEncoder(features, radical_dropout=radical_dropout).double().eval()
 
 
-def plain(module, radicals, lengths):
-    """Each single character, through torch's own convolution. *Shape* [n, width]"""
+def reference(module, radicals, lengths):
+    """Encode one character at a time with torch's convolution. *Shape:* (characters, width)"""
     table = module.radicals.tables.tables["radical"]
     rows = []
     for ids in radicals.split(lengths.tolist()):
@@ -42,10 +42,10 @@ def gradients(module):
 
 
 @pytest.mark.parametrize("window", [1, 3, 5])
-def test_outputs_and_gradients_equal_a_plain_convolution_and_maximum(window):
+def test_outputs_and_gradients_equal_reference(window):
     module = encoder(window=window)
     weights = torch.randn(len(TOKENS), 4, dtype=torch.float64)
-    expected = plain(module, RADICALS, LENGTHS)[TOKENS]
+    expected = reference(module, RADICALS, LENGTHS)[TOKENS]
     (expected * weights).sum().backward()
     expected_gradients = gradients(module)
     outputs = module(RADICALS, LENGTHS, TOKENS)
@@ -55,7 +55,7 @@ def test_outputs_and_gradients_equal_a_plain_convolution_and_maximum(window):
         torch.testing.assert_close(gradient, expected_gradients[name], msg=name)
 
 
-def test_no_tokens_and_a_character_without_radicals_are_legal():
+def test_empty_batch_and_missing_radicals_are_supported():
     module = encoder()
     nothing = torch.zeros(0, dtype=torch.int64)
     assert module(nothing, np.zeros(0, dtype=np.int64), nothing).shape == (0, 4)
@@ -64,7 +64,7 @@ def test_no_tokens_and_a_character_without_radicals_are_legal():
     torch.testing.assert_close(outputs[1], bias)
 
 
-def test_in_training_a_token_is_now_and_then_of_unknown_structure():
+def test_radical_dropout_replaces_tokens_only_in_training():
     module = encoder(radical_dropout=0.3)
     tokens = TOKENS.repeat(500)
     predicted = module(RADICALS, LENGTHS, tokens)
@@ -73,12 +73,12 @@ def test_in_training_a_token_is_now_and_then_of_unknown_structure():
     trained = module(RADICALS, LENGTHS, tokens)
     dropped = torch.isclose(trained, unknown).all(dim=1)
     torch.testing.assert_close(trained[~dropped], predicted[~dropped])
-    has_radicals = tokens != 1  # character 1 is the unknown radical anyway
+    has_radicals = tokens != 1  # character 1 has the unknown radical
     assert 0.26 < dropped[has_radicals].double().mean() < 0.34
     assert torch.equal(module.eval()(RADICALS, LENGTHS, tokens), predicted)
 
 
-def test_the_unknown_radical_learns_from_dropped_tokens_alone():
+def test_unknown_radical_is_trained_by_dropped_tokens():
     radicals, lengths = RADICALS.masked_fill(RADICALS == 0, 8), LENGTHS
     module = encoder(radical_dropout=0.5).train()
     module(radicals, lengths, TOKENS.repeat(20)).sum().backward()
@@ -87,17 +87,17 @@ def test_the_unknown_radical_learns_from_dropped_tokens_alone():
     assert gradients(module)["radicals.tables.tables.radical"][UNKNOWN_ROW].abs().sum() == 0
 
 
-def test_dropout_acts_on_the_rows_and_on_the_output():
+def test_dropout_applies_to_rows_and_output():
     module = encoder(dropout=0.5).train()
     tokens = torch.zeros(400, dtype=torch.int64)
     outputs = module(RADICALS, LENGTHS, tokens)
     assert 0.4 < (outputs == 0).double().mean() < 0.6
-    # One character is encoded once: where it is kept, it is the same for all its tokens.
+    # A character is encoded once, so values that are not dropped are equal for all of its tokens.
     for column in outputs.t():
         assert len(column[column != 0].unique()) == 1
 
 
-def test_every_parameter_s_name_begins_with_radicals():
+def test_parameter_names_start_with_radicals():
     names = [name for name, _ in encoder().named_parameters()]
     assert len(names) == 5
     assert all(name.startswith("radicals.") for name in names)

@@ -1,4 +1,4 @@
-"""Radicals of characters: what is read from a source, what is made of it, and the table that is kept."""
+"""Test radicals of characters: sources, the decomposition of characters, and the table of radicals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spacy_tener.embedders.radical_embed import (
     read_radicals_file,
 )
 
-# Enough of a source to show every rule.
+# A small source that covers all rules of the decomposition.
 PARTS = {
     "题": ("是", "页"),
     "是": ("日", "疋"),
@@ -39,8 +39,8 @@ PARTS = {
 }
 
 
-def read(table, *words):
-    """The radicals of each word."""
+def look_up(table, *words):
+    """Return the radicals of each word."""
     characters = np.array([ord(char) for word in words for char in word], dtype=np.uint64)
     radicals, lengths = table.find(characters, np.array([len(word) for word in words], dtype=np.int64))
     ends = np.cumsum(lengths)
@@ -63,17 +63,17 @@ def one_level(source):
 @pytest.mark.parametrize(
     ("text", "radicals"),
     [
-        ("南京市长江大桥", ["十冂丫二", "亠口小", "亠巾", "长", "氵工", "大", "木乔"]),  # figure 2 of MECT's paper
-        ("题榆渡脸", ["是页", "木俞", "氵度", "月佥"]),  # its table 1
+        ("南京市长江大桥", ["十冂丫二", "亠口小", "亠巾", "长", "氵工", "大", "木乔"]),  # figure 2 of the MECT paper
+        ("题榆渡脸", ["是页", "木俞", "氵度", "月佥"]),  # table 1 of the MECT paper
         ("银銀语語", ["钅艮", "釒艮", "讠吾", "訁吾"]),  # both scripts
-        ("𢰌", ["扌罒心"]),  # above the basic plane
+        ("𢰌", ["扌罒心"]),  # outside of the Basic Multilingual Plane
     ],
 )
-def test_characters_of_both_scripts_have_their_radicals(one_level, text, radicals):
+def test_table_covers_simplified_and_traditional_characters(one_level, text, radicals):
     assert [one_level[char] for char in text] == radicals
 
 
-def test_the_table_is_large_but_small_in_memory_and_says_whose_it_is(source, one_level):
+def test_table_is_compact_and_source_is_credited(source, one_level):
     assert len(source.parts) > 20_000
     assert sum(ord(char) > 0xFFFF for char in source.parts) > 100
     assert len(one_level) > 20_000
@@ -81,14 +81,14 @@ def test_the_table_is_large_but_small_in_memory_and_says_whose_it_is(source, one
     assert "CC BY 3.0" in source.credit
 
 
-def test_every_entry_is_of_characters(source):
+def test_source_entries_are_single_characters(source):
     for char, parts in source.parts.items():
         assert len(char) == 1
         assert parts
         assert all(len(part) == 1 and part.isprintable() and part != "□" for part in parts)
 
 
-def test_no_radical_is_broken(one_level):
+def test_radicals_are_not_decomposed(one_level):
     assert len(KANGXI) == 214
     assert KANGXI < INDEXING_RADICALS
     assert all(one_level[char] == char for char in INDEXING_RADICALS)
@@ -99,41 +99,41 @@ def test_no_radical_is_broken(one_level):
     [
         ("题", "是页"),
         ("榆", "木俞"),
-        ("丫", "丫"),  # of single strokes
+        ("丫", "丫"),  # strokes only
         ("大", "大"),  # a radical
-        ("离", "离隹离"),  # in itself
+        ("离", "离隹离"),  # contains itself
         ("林", "木木"),
     ],
 )
-def test_radicals_are_the_parts_but_of_radicals_and_strokes(char, radicals):
+def test_decompose_stops_at_radicals_and_strokes(char, radicals):
     assert "".join(decompose(PARTS)[char]) == radicals
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def test_what_has_no_entry_stands_for_itself():
+def test_character_without_entry_is_its_own_radical():
     table = RadicalTable.of(PARTS)
     for text in ("龘", "A", "z", "7", "０", "。", "😀", " ", "é"):
         assert table[text] == text
 
 
 @pytest.mark.parametrize("parts", [{}, PARTS])
-def test_no_words_and_an_empty_table_are_legal(parts):
+def test_empty_words_and_tables_are_supported(parts):
     table = RadicalTable.of(parts)
-    assert read(table) == []
-    assert read(table, "", "ab") == ["", "ab"]
+    assert look_up(table) == []
+    assert look_up(table, "", "ab") == ["", "ab"]
 
 
-def test_reading_equals_looking_up_one_by_one(one_level, source):
+def test_batch_lookup_equals_single_lookups(one_level, source):
     random = np.random.default_rng(0)
     pool = [*source.parts, *"abc12。😀", "龘"]
     words = ["".join(random.choice(pool, size=n)) for n in random.integers(0, 5, size=200)]
     expected = ["".join(one_level[char] for char in word) for word in words]
-    assert read(one_level, *words) == expected
+    assert look_up(one_level, *words) == expected
 
 
-def test_what_stands_for_itself_takes_no_place():
+def test_trivial_entries_are_not_stored():
     table = RadicalTable.of({"大": ("大",), "新": ("亲", "斤")})
     assert len(table) == 1
     assert table["大"] == "大"
@@ -142,7 +142,7 @@ def test_what_stands_for_itself_takes_no_place():
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_read_and_its_best_way_to_divide_a_character_taken(tmp_path):
+def test_file_reader_selects_best_decomposition(tmp_path):
     path = tmp_path / "chaizi.txt"
     path.write_text(
         "江\t水 工\t氵 工\n\n拆\t手 斥\t扌 斥\t才 斥\n桥\t木 乔\n囊\t□ 口\n旧 \t丨日\n", encoding="utf-8-sig"
@@ -159,7 +159,7 @@ def test_a_file_is_read_and_its_best_way_to_divide_a_character_taken(tmp_path):
 
 
 @pytest.mark.parametrize("line", ["江 氵 工", "江河\t氵 工", "江", "江\t", "\t氵 工"])
-def test_a_line_that_is_no_entry_is_named(tmp_path, line):
+def test_error_names_invalid_line(tmp_path, line):
     path = tmp_path / "chaizi.txt"
     path.write_text(f"桥\t木 乔\n{line}\n", encoding="utf8")
     with pytest.raises(ValueError, match=r"chaizi\.txt:2: expected a character"):

@@ -1,4 +1,4 @@
-"""The embedder of a segmenter's words."""
+"""Test embeddings of word segmentation and part-of-speech tags by jieba."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def doc_of():
     return spacy.blank("zh").make_doc
 
 
-def test_characters_of_words_of_one_kind_share_their_rows(doc_of):
+def test_rows_depend_on_tag_and_position_in_word(doc_of):
     doc = doc_of("北京上海天津来了")
     (rows,) = embedder([doc]).predict([doc])
     assert rows.shape == (8, 8)
@@ -40,7 +40,7 @@ def test_characters_of_words_of_one_kind_share_their_rows(doc_of):
     assert (rows[0] != rows[6]).any()
 
 
-def test_a_saved_model_reads_the_same_and_says_nothing_where_its_segmenter_does(doc_of):
+def test_loaded_model_predicts_equally_without_warning(doc_of):
     doc = doc_of("北京欢迎你")
     model = embedder([doc])
     with warnings.catch_warnings():
@@ -49,7 +49,7 @@ def test_a_saved_model_reads_the_same_and_says_nothing_where_its_segmenter_does(
     np.testing.assert_array_equal(loaded.predict([doc])[0], model.predict([doc])[0])
 
 
-def test_a_segmenter_that_reads_otherwise_than_in_training_is_warned_of(doc_of, monkeypatch):
+def test_different_segmenter_version_raises_warning(doc_of, monkeypatch):
     data = embedder([doc_of("北京")]).to_bytes()
     monkeypatch.setattr(segment, "jieba_version", lambda: ("jieba 0", "rjieba 9.9"))
     with pytest.warns(UserWarning, match=r"trained with the segmenter rjieba 0\.2.*but rjieba 9\.9 .* segments"):
@@ -57,8 +57,8 @@ def test_a_segmenter_that_reads_otherwise_than_in_training_is_warned_of(doc_of, 
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_pipeline_says_what_package_its_words_need(tmp_path, shared):
-    """`spacy package` reads it from meta.json."""
+def test_pipeline_requirements_include_segmenter(tmp_path, shared):
+    """`spacy package` uses the requirements in meta.json."""
     embed = {"@architectures": "spacy_tener.SegmentEmbed.v1", "width": 8}
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 8, "upstream": "*"}
     nlp = spacy.blank("zh", meta={"requirements": ["numpy"]})
@@ -75,6 +75,6 @@ def test_a_pipeline_says_what_package_its_words_need(tmp_path, shared):
     ]
 
 
-def test_every_row_belongs_to_an_edge_with_a_tag(doc_of):
+def test_table_has_a_row_per_tag_and_position_in_word(doc_of):
     doc = doc_of("北京上海天津来了")
     assert len(embedder([doc]).attrs["vocabulary"].tables[SEGMENT]) == 1 + 4

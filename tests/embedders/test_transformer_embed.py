@@ -1,4 +1,4 @@
-"""The embedder of a pretrained transformer: its features, its gradients, what stays as it is, and what is saved."""
+"""Test the embedder of a pretrained transformer: features, gradients, frozen layers, serialization and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def weights(model):
 
 
 def reference(name, text, layers=1):
-    """What the library itself says about the pieces of a text, and where they are."""
+    """Return hidden states and character offsets of the subword tokens, computed with the transformers library."""
     transformer, tokenizer = load_pretrained(name)
     encoded = tokenizer(text, return_tensors="pt", return_offsets_mapping=True)
     spans = encoded.pop("offset_mapping")[0].tolist()
@@ -64,22 +64,22 @@ def expected_rows(name, doc, *, pooling="mean", layers=1):
     rows = []
     for token in doc:
         begin, end = token.idx, token.idx + len(token)
-        pieces_of_token = [i for i, (start, stop) in enumerate(spans) if max(start, begin) < min(stop, end)]
-        pieces_of_token = pieces_of_token[:1] if pooling == "first" else pieces_of_token
-        rows.append(states[pieces_of_token].mean(0) if pieces_of_token else np.zeros(states.shape[1], dtype="f"))
+        subwords = [i for i, (start, stop) in enumerate(spans) if max(start, begin) < min(stop, end)]
+        subwords = subwords[:1] if pooling == "first" else subwords
+        rows.append(states[subwords].mean(0) if subwords else np.zeros(states.shape[1], dtype="f"))
     return np.array(rows).reshape(len(doc), states.shape[1])
 
 
 @pytest.mark.parametrize("settings", [{}, {"pooling": "first"}, {"layers": 2}, {"layers": 2, "pooling": "first"}])
 @pytest.mark.parametrize("frozen", [True, False])
-def test_features_are_the_librarys_for_the_same_text(tiny, settings, frozen):
+def test_features_equal_transformers_library(tiny, settings, frozen):
     model = embedder(tiny, frozen=frozen, **settings)
     english = spacy.blank("en")("John's iPhonesx rained.")
     for doc in [*DOCS, english]:
         np.testing.assert_allclose(model.predict([doc])[0], expected_rows(tiny, doc, **settings), atol=1e-5)
 
 
-def test_features_of_a_real_encoder_are_the_librarys():
+def test_features_of_minilm_equal_transformers_library():
     name = get_model_path()
     doc = spacy.blank("en")("Zoë flew to Kuala Lumpur, #unbelievable: $2,023.50 😀 !")
     model = embedder(name, frozen=True)
@@ -87,11 +87,11 @@ def test_features_of_a_real_encoder_are_the_librarys():
     np.testing.assert_allclose(model.predict([doc])[0], expected_rows(name, doc), atol=2e-4)
 
 
-def test_a_batch_says_of_each_text_what_it_says_alone(tiny):
+def test_features_are_independent_of_batch(tiny):
     assert_independent_of_batch(embedder(tiny), DOCS)
 
 
-def test_no_text_and_texts_without_a_piece_are_legal(tiny):
+def test_texts_without_subword_tokens_have_zero_features(tiny):
     model = embedder(tiny)
     assert model.predict([]) == []
     for is_train in (False, True):
@@ -100,20 +100,20 @@ def test_no_text_and_texts_without_a_piece_are_legal(tiny):
     backprop(rows)
 
 
-def test_a_text_longer_than_the_transformer_bears_is_read_with_context(tiny):
+def test_long_text_is_encoded_in_overlapping_windows(tiny):
     window, overlap = POSITIONS - 2, 10
     text = "吴重阳在中国银行工作" * 20
     rows = embedder(tiny, overlap=overlap).predict([characters(text)])[0]
     step = window - 2 * overlap
     for start in range(0, len(text) - window, step):
-        wanted = expected_rows(tiny, characters(text[start : start + window]))
+        expected_features = expected_rows(tiny, characters(text[start : start + window]))
         core = slice(overlap if start else 0, window - overlap)
-        np.testing.assert_allclose(rows[start : start + window][core], wanted[core], atol=1e-5)
-    wanted = expected_rows(tiny, characters(text[-window:]))
-    np.testing.assert_allclose(rows[-overlap:], wanted[-overlap:], atol=1e-5)
+        np.testing.assert_allclose(rows[start : start + window][core], expected_features[core], atol=1e-5)
+    expected_features = expected_rows(tiny, characters(text[-window:]))
+    np.testing.assert_allclose(rows[-overlap:], expected_features[-overlap:], atol=1e-5)
 
 
-def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
+def test_long_texts_are_encoded_in_several_batches(tiny, monkeypatch):
     docs = [characters("吴重阳在中国" * 10) for _ in range(4)]
     model = embedder(tiny)
     together = model.predict(docs)
@@ -122,30 +122,32 @@ def test_many_long_texts_are_read_some_at_a_time(tiny, monkeypatch):
         np.testing.assert_allclose(rows, expected, atol=1e-6)
 
 
-def test_texts_of_unlike_lengths_are_not_padded_to_the_longest(tiny, monkeypatch):
+def test_texts_are_batched_by_length_to_limit_padding(tiny, monkeypatch):
     docs = [characters("吴重阳在中国" * n) for n in (1, 5, 1, 1, 5, 1, 1)]
-    wanted = embedder(tiny).predict(docs)
-    for price, most in ((0, 0), (8, 8), (1 << 20, 5 * 24)):
-        monkeypatch.setattr("spacy_tener.embedders.transformer_embed_torch._SUBWORDS_PER_CALL", {"cpu": price})
-        model, read = embedder(tiny), []
+    expected_features = embedder(tiny).predict(docs)
+    for subwords_per_call, max_padding in ((0, 0), (8, 8), (1 << 20, 5 * 24)):
+        monkeypatch.setattr(
+            "spacy_tener.embedders.transformer_embed_torch._SUBWORDS_PER_CALL", {"cpu": subwords_per_call}
+        )
+        model, sizes = embedder(tiny), []
         module_of(model).transformer.register_forward_pre_hook(
-            lambda module, args, kwargs, read=read: read.append(kwargs["input_ids"].shape.numel()), with_kwargs=True
+            lambda module, args, kwargs, sizes=sizes: sizes.append(kwargs["input_ids"].shape.numel()), with_kwargs=True
         )
         found = model.predict(docs)
-        assert sum(read) - sum(6 * n + 2 for n in (1, 5, 1, 1, 5, 1, 1)) <= most
-        for rows, expected in zip(found, wanted, strict=True):
+        assert sum(sizes) - sum(6 * n + 2 for n in (1, 5, 1, 1, 5, 1, 1)) <= max_padding
+        for rows, expected in zip(found, expected_features, strict=True):
             np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("padding_idx", [None, 1])
-def test_positions_behind_the_row_of_padding_are_those_that_can_be_read(tiny, padding_idx):
+def test_longest_window_excludes_padding_positions(tiny, padding_idx):
     transformer, tokenizer = load_pretrained(tiny)
     tokenizer.model_max_length = 10**30
     transformer.embeddings.position_embeddings = torch.nn.Embedding(50, WIDTH, padding_idx=padding_idx)
     assert longest_window(transformer, tokenizer) == (50 if padding_idx is None else 48)
 
 
-def test_a_frozen_transformer_stays_bit_for_bit_and_leaves_nothing_in_the_optimizer(tiny):
+def test_frozen_weights_are_unchanged_by_optimizer(tiny):
     model, optimizer = embedder(tiny, frozen=True, dropout=0.5), Adam(0.1, L2=0.1)
     before = weights(model)
     for _ in range(3):
@@ -156,7 +158,7 @@ def test_a_frozen_transformer_stays_bit_for_bit_and_leaves_nothing_in_the_optimi
     assert [len(state) for state in (optimizer.mom1, optimizer.mom2, optimizer.averages)] == [0, 0, 0]
 
 
-def test_a_frozen_transformer_computes_no_gradient_and_has_no_dropout_of_its_own(tiny):
+def test_frozen_transformer_has_no_gradients_or_dropout(tiny):
     model = embedder(tiny, frozen=True)
     module = module_of(model)
     assert not any(parameter.requires_grad for parameter in module.parameters())
@@ -169,7 +171,7 @@ def test_a_frozen_transformer_computes_no_gradient_and_has_no_dropout_of_its_own
         np.testing.assert_array_equal(rows, trained)
 
 
-def test_dropout_falls_on_features_in_training_only(tiny):
+def test_dropout_applies_to_features_only_in_training(tiny):
     model = embedder(tiny, frozen=True, dropout=0.5)
     rows, trained = model.predict(DOCS[:1])[0], model.begin_update(DOCS[:1])[0][0]
     is_kept = trained != 0
@@ -178,18 +180,18 @@ def test_dropout_falls_on_features_in_training_only(tiny):
     np.testing.assert_array_equal(model.predict(DOCS[:1])[0], rows)
 
 
-def test_gradients_are_the_librarys(deterministic_transformer):
+def test_gradients_equal_transformers_library(deterministic_transformer):
     model = embedder(deterministic_transformer)
     docs = [characters("吴重阳2023"), characters("去。")]
     rng = np.random.default_rng(0)
-    wanted = [rng.normal(size=(len(doc), WIDTH)).astype("f") for doc in docs]
-    model.begin_update(docs)[1](wanted)
+    gradients = [rng.normal(size=(len(doc), WIDTH)).astype("f") for doc in docs]
+    model.begin_update(docs)[1](gradients)
     transformer, tokenizer = load_pretrained(deterministic_transformer)
-    # 2023 is one piece, read by four characters.
-    for doc, d_rows in zip(docs, wanted, strict=True):
-        d_pieces = np.vstack([d_rows[:3], d_rows[3:].sum(0)]) if len(doc) == 7 else d_rows
+    # 2023 is one subword token, which four characters share.
+    for doc, d_rows in zip(docs, gradients, strict=True):
+        d_subwords = np.vstack([d_rows[:3], d_rows[3:].sum(0)]) if len(doc) == 7 else d_rows
         states = transformer(**tokenizer(doc.text, return_tensors="pt")).last_hidden_state[0, 1:-1]
-        states.backward(torch.from_numpy(d_pieces))
+        states.backward(torch.from_numpy(d_subwords))
     for name, parameter in transformer.named_parameters():
         gradient = dict(module_of(model).named_parameters())[f"transformer.{name}"].grad
         if parameter.grad is None:
@@ -199,23 +201,23 @@ def test_gradients_are_the_librarys(deterministic_transformer):
             torch.testing.assert_close(gradient, parameter.grad, rtol=1e-3, atol=1e-4)
 
 
-def test_word_embeddings_of_other_pieces_are_not_touched(tiny):
+def test_update_changes_only_embeddings_of_batch_subwords(tiny):
     model, optimizer = embedder(tiny), Adam(0.01, L2=0.1)
     name = "transformer.embeddings.word_embeddings.weight"
     before = weights(model)[name]
     rows, backprop = model.begin_update(DOCS[:1])
     backprop([row + 1.0 for row in rows])
     model.finish_update(optimizer)
-    pieces_of_text = set(module_of(model).subword_tokenizer(DOCS[:1]).ids.tolist())
+    subwords_of_text = set(module_of(model).subword_tokenizer(DOCS[:1]).ids.tolist())
     moved = (weights(model)[name] != before).any(dim=1).nonzero().ravel().tolist()
-    assert set(moved) == pieces_of_text
+    assert set(moved) == subwords_of_text
 
 
-def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
+def test_mixed_precision_yields_similar_float32_features(tiny):
     full, mixed = embedder(tiny), embedder(tiny, mixed_precision=True)
-    rows, wanted = mixed.predict(DOCS)[0], full.predict(DOCS)[0]
+    rows, expected_features = mixed.predict(DOCS)[0], full.predict(DOCS)[0]
     assert rows.dtype == np.float32
-    assert 0 < np.abs(rows - wanted).max() < 0.1 * np.abs(wanted).max()
+    assert 0 < np.abs(rows - expected_features).max() < 0.1 * np.abs(expected_features).max()
     for model in (full, mixed):
         outputs, backprop = model.begin_update(DOCS)
         backprop(outputs)
@@ -227,14 +229,14 @@ def test_mixed_precision_says_nearly_the_same_in_full_floats(tiny):
 
 
 @pytest.mark.parametrize(("capability", "mixes"), [((7, 5), False), ((8, 0), True), ((9, 0), True)])
-def test_mixed_precision_for_a_gpu_needs_one_with_bfloat16(tiny, monkeypatch, capability, mixes):
+def test_gpu_mixed_precision_requires_bfloat16_support(tiny, monkeypatch, capability, mixes):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     module = module_of(embedder(tiny, mixed_precision="gpu"))
     assert module.mixes_precision(torch.device("cuda")) == mixes
     assert not module.mixes_precision(torch.device("cpu"))
 
 
-def test_a_gpu_without_bfloat16_is_refused_where_it_is_demanded(tiny, monkeypatch):
+def test_mixed_precision_without_bfloat16_raises_error(tiny, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: False)
     with pytest.raises(RemedyError, match=r'does not have bfloat16\. Set mixed_precision = "gpu"'):
         module_of(embedder(tiny, mixed_precision=True)).mixes_precision(torch.device("cuda"))
@@ -247,7 +249,7 @@ def cudnn_attention_inside() -> bool:
 
 @pytest.mark.filterwarnings("ignore:.*CUDA is not available")
 @pytest.mark.parametrize("chosen", [True, False])
-def test_cudnn_s_attention_is_off_within_a_call_alone(chosen):
+def test_autocast_disables_cudnn_attention_temporarily(chosen):
     before = torch.backends.cuda.cudnn_sdp_enabled()
     try:
         torch.backends.cuda.enable_cudnn_sdp(chosen)
@@ -259,10 +261,10 @@ def test_cudnn_s_attention_is_off_within_a_call_alone(chosen):
 
 
 @pytest.mark.parametrize("frozen", [True, False])
-def test_a_saved_model_needs_the_directory_no_more(tmp_path, frozen):
+def test_saved_model_does_not_need_pretrained_directory(tmp_path, frozen):
     name = save_tiny_transformer(tmp_path / "bert", seed=3)
     model = embedder(name, frozen=frozen)
-    wanted = model.predict(DOCS)
+    expected_features = model.predict(DOCS)
     model.to_disk(tmp_path / "model")
     shutil.rmtree(name)
     loaded = build_transformer_embed(name, dropout=0.0, frozen=frozen).from_disk(tmp_path / "model")
@@ -270,11 +272,11 @@ def test_a_saved_model_needs_the_directory_no_more(tmp_path, frozen):
     copies.append(build_transformer_embed(None, dropout=0.0, frozen=frozen).from_bytes(model.to_bytes()))
     for copied in copies:
         assert copied.get_dim("nO") == WIDTH
-        for rows, expected in zip(copied.predict(DOCS), wanted, strict=True):
+        for rows, expected in zip(copied.predict(DOCS), expected_features, strict=True):
             np.testing.assert_array_equal(rows, expected)
 
 
-def test_weights_in_half_precision_are_read_as_full_floats(tmp_path):
+def test_half_precision_weights_are_loaded_as_float32(tmp_path):
     transformer, _ = load_pretrained(save_tiny_transformer(tmp_path))
     transformer.half().save_pretrained(tmp_path)
     model = embedder(tmp_path)
@@ -283,35 +285,35 @@ def test_weights_in_half_precision_are_read_as_full_floats(tmp_path):
     assert all(value.dtype == torch.float32 for value in weights(again).values())
 
 
-def test_initializing_again_begins_with_the_pretrained_weights(tiny):
+def test_second_initialization_restores_pretrained_weights(tiny):
     model, optimizer = embedder(tiny), Adam(0.1)
-    wanted = model.predict(DOCS)[0]
+    expected_features = model.predict(DOCS)[0]
     rows, backprop = model.begin_update(DOCS)
     backprop(rows)
     model.finish_update(optimizer)
-    assert not np.allclose(model.predict(DOCS)[0], wanted)
+    assert not np.allclose(model.predict(DOCS)[0], expected_features)
     model.initialize()
-    np.testing.assert_array_equal(model.predict(DOCS)[0], wanted)
+    np.testing.assert_array_equal(model.predict(DOCS)[0], expected_features)
 
 
-def test_without_a_name_it_says_how_to_give_one():
+def test_missing_name_raises_error():
     with pytest.raises(ValueError, match=r"its name is null.*--paths.transformer bert-base-chinese"):
         build_transformer_embed().initialize()
 
 
-def test_a_name_that_nobody_has_is_said_in_one_message():
+def test_unknown_name_raises_error():
     with pytest.raises(ValueError, match=r"cannot load the transformer 'no/such-bert': it is neither a directory"):
         build_transformer_embed("no/such-bert").initialize()
 
 
-def test_a_directory_without_a_tokenizer_is_refused(tiny, tmp_path):
+def test_directory_without_tokenizer_raises_error(tiny, tmp_path):
     for name in ("config.json", "model.safetensors"):
         shutil.copy(tiny / name, tmp_path)
     with pytest.raises(ValueError, match="neither a directory with a model and its tokenizer"):
         build_transformer_embed(tmp_path).initialize()
 
 
-def test_a_tokenizer_that_does_not_know_places_is_refused(tiny, monkeypatch):
+def test_slow_tokenizer_raises_error(tiny, monkeypatch):
     from transformers import AutoTokenizer, BertTokenizer
 
     slow = BertTokenizer.from_pretrained(tiny)
@@ -320,7 +322,7 @@ def test_a_tokenizer_that_does_not_know_places_is_refused(tiny, monkeypatch):
         build_transformer_embed(tiny).initialize()
 
 
-def test_an_encoder_with_a_decoder_is_refused(tmp_path):
+def test_encoder_decoder_model_raises_error(tmp_path):
     from transformers import BartConfig, BartModel
 
     save_tiny_transformer(tmp_path)
@@ -331,15 +333,15 @@ def test_an_encoder_with_a_decoder_is_refused(tmp_path):
         build_transformer_embed(tmp_path).initialize()
 
 
-def test_more_layers_than_there_are_cannot_be_asked_for(tiny):
+def test_too_many_layers_raise_error(tiny):
     with pytest.raises(ValueError, match=r"spacy_tener\.TransformerEmbed\.v1: layers must be at most 2.*got 3"):
         embedder(tiny, layers=3)
 
 
-STILL = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-def losses_and_gradients(model, docs):
+def features_and_gradients(model, docs):
     features, backprop = model.begin_update(docs)
     backprop([np.cos(np.arange(rows.size, dtype="f").reshape(rows.shape)) for rows in features])
     gradients = {name: value.grad for name, value in module_of(model).named_parameters()}
@@ -348,50 +350,50 @@ def losses_and_gradients(model, docs):
 
 
 @pytest.mark.parametrize("layers", [1, 2, [2], [1, 2]])
-def test_what_is_above_frozen_layers_learns_as_in_the_whole_transformer(tmp_path, layers):
-    path = save_tiny_transformer(tmp_path, num_hidden_layers=2, **STILL)
-    whole, upper = embedder(path, layers=layers), embedder(path, layers=layers, frozen_layers=1)
-    expected, all_gradients = losses_and_gradients(whole, DOCS)
-    for _ in range(2):  # computed, and taken from the cache
-        features, gradients = losses_and_gradients(upper, DOCS)
+def test_layers_above_frozen_layers_have_equal_gradients(tmp_path, layers):
+    path = save_tiny_transformer(tmp_path, num_hidden_layers=2, **NO_DROPOUT)
+    trainable, partly_frozen = embedder(path, layers=layers), embedder(path, layers=layers, frozen_layers=1)
+    expected, all_gradients = features_and_gradients(trainable, DOCS)
+    for _ in range(2):  # computed, then cached
+        features, gradients = features_and_gradients(partly_frozen, DOCS)
         np.testing.assert_allclose(features, expected, atol=1e-5)
         assert gradients
         assert all(name.startswith("transformer.encoder.layer.1.") for name in gradients)
         for name, gradient in gradients.items():
             np.testing.assert_allclose(gradient, all_gradients[name], atol=1e-4, err_msg=name)
-    np.testing.assert_allclose(np.concatenate(upper.predict(DOCS)), expected, atol=1e-5)
+    np.testing.assert_allclose(np.concatenate(partly_frozen.predict(DOCS)), expected, atol=1e-5)
 
 
-def test_frozen_layers_stay_are_computed_once_and_have_no_dropout(tmp_path, monkeypatch):
+def test_frozen_layers_are_unchanged_cached_and_without_dropout(tmp_path, monkeypatch):
     model = embedder(save_tiny_transformer(tmp_path), frozen_layers=1)
-    before, module, read = weights(model), module_of(model), []
+    before, module, encoded = weights(model), module_of(model), []
     monkeypatch.setattr(
         module,
         "subword_tokenizer",
-        lambda docs, original=module.subword_tokenizer: read.append(len(docs)) or original(docs),
+        lambda docs, original=module.subword_tokenizer: encoded.append(len(docs)) or original(docs),
     )
     lower = [module._frozen_outputs([DOCS[0]])[0] for _ in range(2)]
     assert torch.equal(*lower)
-    read.clear()
+    encoded.clear()
     for _ in range(3):
         features, backprop = model.begin_update(DOCS)
         backprop([np.ones_like(rows) for rows in features])
         model.finish_update(Adam(0.01))
-    assert read == [len(DOCS)] * 4  # the missing ones too
+    assert encoded == [len(DOCS)] * 4  # three updates, and the frozen layers once
     changed = {name for name, value in weights(model).items() if not torch.equal(value, before[name])}
     assert changed == {name for name in before if name.startswith("transformer.encoder.layer.1.")}
     again = embedder(tmp_path, frozen_layers=1).from_bytes(model.to_bytes())
     np.testing.assert_allclose(np.concatenate(again.predict(DOCS)), np.concatenate(model.predict(DOCS)), atol=1e-6)
 
 
-def test_frozen_layers_of_texts_that_are_evaluated_again_are_computed_no_more(tiny, monkeypatch):
+def test_frozen_layers_of_evaluation_texts_are_cached(tiny, monkeypatch):
     model = embedder(tiny, frozen_layers=1)
-    module, dev, read = module_of(model), DOCS[:2], []
+    module, dev, encoded = module_of(model), DOCS[:2], []
     learn = DOCS[2:]
     monkeypatch.setattr(
         module,
         "_frozen_outputs",
-        lambda docs, original=module._frozen_outputs: read.append(len(docs)) or original(docs),
+        lambda docs, original=module._frozen_outputs: encoded.append(len(docs)) or original(docs),
     )
     for _ in range(4):
         _, backprop = model.begin_update(learn)
@@ -399,16 +401,16 @@ def test_frozen_layers_of_texts_that_are_evaluated_again_are_computed_no_more(ti
         model.finish_update(Adam(0.01))
         expected = module.features(module.subword_tokenizer(dev)).detach()
         np.testing.assert_allclose(np.concatenate(model.predict(dev)), expected, atol=1e-6)
-    # Texts of one evaluation may be anything; those of a second one are dev's.
-    assert read == [len(learn), len(dev), len(dev)]
-    # Some windows at a time.
+    # Texts that are evaluated twice are considered development data, and cached.
+    assert encoded == [len(learn), len(dev), len(dev)]
+    # Encode few windows at a time.
     monkeypatch.setattr(module, "max_subwords", lambda device: 1)
     np.testing.assert_allclose(
         np.concatenate(model.predict(DOCS)), module.features(module.subword_tokenizer(DOCS)).detach(), atol=1e-6
     )
 
 
-def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
+def test_invalid_frozen_layers_raise_error(tmp_path):
     with pytest.raises(ValueError, match="frozen = true trains no layer, so frozen_layers must be 0; got 1"):
         build_transformer_embed(tmp_path, frozen=True, frozen_layers=1)
     with pytest.raises(ValueError, match="layers must not be below the frozen_layers 2"):
@@ -425,14 +427,14 @@ def test_layers_that_cannot_be_frozen_are_refused(tmp_path):
     DistilBertModel(DistilBertConfig(**sizes)).save_pretrained(tmp_path / "bert")
     with pytest.raises(RemedyError, match="layers of a 'distilbert' cannot be frozen one by one"):
         embedder(tmp_path / "bert", frozen_layers=1)
-    # Its layers take what positions add to attention, which all of them share.
+    # Its layers share a position bias, which is an argument of the layers.
     bert = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
     MPNetModel(MPNetConfig(**bert, vocab_size=99, max_position_embeddings=48)).save_pretrained(tmp_path / "bert")
     with pytest.raises(RemedyError, match="layers of a 'mpnet' cannot be frozen one by one"):
         embedder(tmp_path / "bert", frozen_layers=1)
 
 
-def test_multilingual_e5_is_trained_from_its_package(tmp_path, monkeypatch):
+def test_multilingual_e5_is_loaded_from_package(tmp_path, monkeypatch):
     weights_of_e5 = read_weights(save_tiny_e5(tmp_path / "tiny.bin"))
     monkeypatch.setattr(transformer_embed, "read_weights", lambda: weights_of_e5)
     docs = [characters("中国银行"), characters("New York 1 é")]
@@ -441,10 +443,10 @@ def test_multilingual_e5_is_trained_from_its_package(tmp_path, monkeypatch):
     model = embedder("e5")
     np.testing.assert_allclose(np.concatenate(model.predict(docs)), np.concatenate(frozen.predict(docs)), atol=1e-5)
     n_rows = len(module_of(model).transformer.get_input_embeddings().weight)
-    for kept in ("all", "scripts"):
-        model.attrs["pieces"] = kept
+    for pieces in ("all", "scripts"):
+        model.attrs["pieces"] = pieces
         model.select_subwords(lambda: [docs[0].text])
-        assert (len(module_of(model).transformer.get_input_embeddings().weight) < n_rows) == (kept == "scripts")
+        assert (len(module_of(model).transformer.get_input_embeddings().weight) < n_rows) == (pieces == "scripts")
     np.testing.assert_allclose(
         np.concatenate(model.predict(docs[:1])), np.concatenate(frozen.predict(docs[:1])), atol=1e-5
     )

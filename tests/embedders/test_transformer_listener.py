@@ -1,4 +1,4 @@
-"""The shared component `transformer` of spacy-transformers, whose listener is a part of the recogniser's embedder."""
+"""Test tener_ner with a listener of the shared component `transformer` of spacy-transformers in its embedder."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def pipeline(name, tok2vec, **settings):
     return nlp
 
 
-def joined(tok2vec):
-    """The system with the listener in addition to its embedder."""
+def with_listener(tok2vec):
+    """Return an architecture whose embedder is concatenated with the listener."""
     joined = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": LISTENER}
     return {**tok2vec, "embed": joined}
 
@@ -51,10 +51,10 @@ def changed(before, after):
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_every_architecture_learns_with_it_and_is_saved(
+def test_architectures_are_trained_and_saved_with_listener(
     architecture, tiny, tok2vecs, tmp_path, make_examples, entities_of
 ):
-    nlp = pipeline(tiny, joined(tok2vecs[architecture]))
+    nlp = pipeline(tiny, with_listener(tok2vecs[architecture]))
     examples = make_examples(nlp)
     optimizer = Adam(0.01, use_averages=False, rates=SLOW_TRANSFORMER)
     nlp.initialize(lambda: examples)
@@ -68,20 +68,20 @@ def test_every_architecture_learns_with_it_and_is_saved(
     assert [entities_of(doc) for doc in loaded.pipe(texts)] == [entities_of(doc) for doc in nlp.pipe(texts)]
 
 
-def test_its_features_are_those_of_the_tokens_that_share_a_piece(tiny, tok2vecs):
-    nlp = pipeline(tiny, joined(tok2vecs["TENER"]))
+def test_tokens_of_a_subword_share_features(tiny, tok2vecs):
+    nlp = pipeline(tiny, with_listener(tok2vecs["TENER"]))
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
     doc = nlp("2023 去")
     embed = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").layers[0]
     rows = embed.predict([doc])[0][:, -WIDTH:]
-    pieces = doc._.trf_data.model_output.last_hidden_state[0]
+    subwords = doc._.trf_data.model_output.last_hidden_state[0]
     assert [token.text for token in doc] == [*"2023", "去"]
-    np.testing.assert_allclose(rows, pieces[[1, 1, 1, 1, 2]], atol=1e-6)
+    np.testing.assert_allclose(rows, subwords[[1, 1, 1, 1, 2]], atol=1e-6)
 
 
-def test_the_rates_of_its_names_are_not_those_of_the_recogniser(tiny, tok2vecs):
+def test_transformer_rates_do_not_apply_to_tener_ner(tiny, tok2vecs):
     for architecture in ARCHITECTURES:
-        nlp = pipeline(tiny, joined(tok2vecs[architecture]))
+        nlp = pipeline(tiny, with_listener(tok2vecs[architecture]))
         nlp.initialize(lambda nlp=nlp: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
         optimizer = Adam(1.0, rates=SLOW_TRANSFORMER)
         shims = [shim for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims]
@@ -90,8 +90,8 @@ def test_the_rates_of_its_names_are_not_those_of_the_recogniser(tiny, tok2vecs):
         assert {optimizer.rate_of(name) for name in weights(nlp)} == {0.05}
 
 
-def test_characters_of_words_are_refused_with_the_remedy(tiny, tok2vecs):
-    nlp = pipeline(tiny, joined(tok2vecs["TENER"]), view="characters")
+def test_character_view_with_listener_raises_error(tiny, tok2vecs):
+    nlp = pipeline(tiny, with_listener(tok2vecs["TENER"]), view="characters")
     words = spacy.tokens.Doc(nlp.vocab, words=["吴重阳", "在", "上海"], spaces=[False] * 3)
     example = Example.from_dict(words, {"entities": [(0, 3, "PER")]})
     with pytest.raises(ValueError, match=r"embeds the pipeline's tokens.*Use view = 'tokens', or give"):
@@ -99,8 +99,8 @@ def test_characters_of_words_are_refused_with_the_remedy(tiny, tok2vecs):
 
 
 @pytest.mark.parametrize("tok2vec", ["joined", "alone"])
-def test_empty_texts_are_legal(tok2vec, tiny, tok2vecs, make_examples):
-    nlp = pipeline(tiny, LISTENER if tok2vec == "alone" else joined(tok2vecs["TENER"]))
+def test_empty_texts_are_supported(tok2vec, tiny, tok2vecs, make_examples):
+    nlp = pipeline(tiny, LISTENER if tok2vec == "alone" else with_listener(tok2vecs["TENER"]))
     empty = Example.from_dict(nlp.make_doc(""), {})
     examples = [empty, *make_examples(nlp), empty]
     optimizer = nlp.initialize(lambda: examples)

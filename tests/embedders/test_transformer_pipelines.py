@@ -1,4 +1,4 @@
-"""Pipelines over a transformer: in every architecture's embedder, and alone; learned, saved, and run on any text."""
+"""Test pipelines with a transformer, alone or in the embedder of all architectures: training and serialization."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def transformer(name, **settings):
     return {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0, **settings}
 
 
-def joined(name, **settings):
+def join_embedders(name, **settings):
     first = {"@architectures": "spacy_tener.CharEmbed.v1", "dropout": 0.0}
     return {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": transformer(name, **settings)}
 
 
-def teach(nlp, examples, *, optimizer=None, steps=40):
+def train(nlp, examples, *, optimizer=None, steps=40):
     initial = learn(nlp, examples, steps=0)
     learn(nlp, examples, optimizer=optimizer or initial, steps=steps)
 
 
 def parameters(nlp):
-    """All torch parameters of the recogniser by name."""
+    """Return all torch parameters of tener_ner by name."""
     shims = [
         shim for node in nlp.get_pipe("tener_ner").model.walk() for shim in node.shims if isinstance(shim, TorchShim)
     ]
@@ -52,8 +52,8 @@ def parameters(nlp):
     }
 
 
-def moved(before, after):
-    """The parameters that are not what they were: those of the transformer, and the others."""
+def changed_parameters(before, after):
+    """Return the names of changed parameters: of the transformer, and of other layers."""
     names = {name for name, value in after.items() if not torch.equal(value, before[name])}
     inside = {name for name in names if ".transformer." in name}
     return inside, names - inside
@@ -63,19 +63,19 @@ def emissions(nlp, texts):
     return nlp.get_pipe("tener_ner").model.predict([nlp.make_doc(text) for text in texts])
 
 
-def known(entities_of, nlp, texts):
+def predict_entities(entities_of, nlp, texts):
     return [entities_of(doc) for doc in nlp.pipe(texts)]
 
 
 @pytest.mark.parametrize(
     ("architecture", "frozen"), [("TENER", True), *((architecture, False) for architecture in ARCHITECTURES)]
 )
-def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
+def test_architectures_are_trained_and_saved_with_transformer(
     architecture, frozen, deterministic_transformer, tok2vecs, tmp_path, make_examples, sentences
 ):
     name = shutil.copytree(deterministic_transformer, tmp_path / "bert")
-    # What training keeps of a frozen one differs in its last digits from what a loaded pipeline computes.
-    nlp = pipeline({**tok2vecs[architecture], "embed": joined(name, frozen=frozen, cache=0)})
+    # Without cache, because cached features differ in the last digits from those that a loaded pipeline computes.
+    nlp = pipeline({**tok2vecs[architecture], "embed": join_embedders(name, frozen=frozen, cache=0)})
     examples, optimizer = make_examples(nlp), Adam(0.01, use_averages=False, rates={"transformer.*": 0.1})
     nlp.initialize(lambda: examples)
     losses = [nlp.update(examples, sgd=optimizer)["tener_ner"] for _ in range(5)]
@@ -89,25 +89,27 @@ def test_every_architecture_learns_with_it_and_is_saved_without_its_directory(
         np.testing.assert_array_equal(rows, expected)
 
 
-def test_alone_it_is_a_whole_tok2vec(deterministic_transformer, make_examples, sentences, entities_of):
+def test_transformer_alone_serves_as_tok2vec(deterministic_transformer, make_examples, sentences, entities_of):
     nlp = pipeline(transformer(deterministic_transformer))
-    teach(nlp, make_examples(nlp), optimizer=Adam(0.02, use_averages=False, rates={"transformer.*": 0.5}))
-    assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
+    train(nlp, make_examples(nlp), optimizer=Adam(0.02, use_averages=False, rates={"transformer.*": 0.5}))
+    assert predict_entities(entities_of, nlp, [text for text, _ in sentences]) == [
+        entities for _, entities in sentences
+    ]
 
 
 @pytest.mark.parametrize("make", [Adam, SGD])
-def test_its_rate_is_its_own(make, deterministic_transformer, tok2vecs, make_examples):
+def test_transformer_has_separate_learning_rate(make, deterministic_transformer, tok2vecs, make_examples):
     steps = {}
     for factor in (0.0, 0.01, 1.0):
         spacy.util.fix_random_seed(0)
-        nlp = pipeline({**tok2vecs["TENER"], "embed": joined(deterministic_transformer)})
+        nlp = pipeline({**tok2vecs["TENER"], "embed": join_embedders(deterministic_transformer)})
         examples = make_examples(nlp)
         nlp.initialize(lambda examples=examples: examples)
         before = parameters(nlp)
         nlp.update(examples, sgd=make(0.001, rates={"transformer.*": factor}))
         after = parameters(nlp)
         steps[factor] = {name: (after[name] - before[name]) for name in after}
-        inside, others = moved(before, after)
+        inside, others = changed_parameters(before, after)
         assert bool(inside) == (factor > 0)
         assert others
     for name, step in steps[1.0].items():
@@ -115,37 +117,37 @@ def test_its_rate_is_its_own(make, deterministic_transformer, tok2vecs, make_exa
         torch.testing.assert_close(steps[0.01][name], scale * step, rtol=0.1, atol=1e-6)
 
 
-def test_characters_of_words_are_read_where_the_view_says_so(deterministic_transformer, entities_of):
+def test_character_view_encodes_characters_of_words(deterministic_transformer, entities_of):
     nlp = pipeline(transformer(deterministic_transformer), view="characters")
     words = Doc(nlp.vocab, words=["吴重阳", "在", "中国银行", "工作", "2023", "。"], spaces=[False] * 6)
     examples = [Example.from_dict(words.copy(), {"entities": [(0, 3, "PER"), (4, 8, "ORG")]})]
-    teach(nlp, examples, optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}), steps=25)
+    train(nlp, examples, optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}), steps=25)
     assert entities_of(nlp.get_pipe("tener_ner")(words.copy())) == [(0, 3, "PER"), (4, 8, "ORG")]
     component = nlp.get_pipe("tener_ner")
     assert component.predict([words]) == component.predict([nlp.make_doc(words.text)])
 
 
-def test_long_documents_are_read_in_the_components_windows_and_each_window_once(deterministic_transformer, monkeypatch):
+def test_long_document_is_encoded_in_component_windows(deterministic_transformer, monkeypatch):
     nlp = pipeline(transformer(deterministic_transformer, overlap=4), window=44, overlap=10)
     nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
     module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
-    read, units = [], []
+    subword_counts, unit_counts = [], []
     tokenizer = module.subword_tokenizer
 
-    def watch(docs):
-        pieces = tokenizer(docs)
-        read.extend(pieces.lengths.tolist())
-        units.extend(len(doc) for doc in docs)
-        return pieces
+    def record(docs):
+        subwords = tokenizer(docs)
+        subword_counts.extend(subwords.lengths.tolist())
+        unit_counts.extend(len(doc) for doc in docs)
+        return subwords
 
-    monkeypatch.setattr(module, "subword_tokenizer", watch)
+    monkeypatch.setattr(module, "subword_tokenizer", record)
     doc = nlp(LONG)
     assert doc.has_annotation("ENT_IOB")
-    assert len(read) == len(units) > 10
-    assert read == [unit + 2 for unit in units]
+    assert len(subword_counts) == len(unit_counts) > 10
+    assert subword_counts == [count + 2 for count in unit_counts]
 
 
-def test_spacys_own_components_sit_on_it(deterministic_transformer):
+def test_spacy_tagger_is_trained_with_transformer(deterministic_transformer):
     nlp = spacy.blank("zh")
     nlp.add_pipe(
         "tagger",
@@ -161,27 +163,27 @@ def test_spacys_own_components_sit_on_it(deterministic_transformer):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("mixed_precision", [False, True])
-def test_it_learns_on_a_gpu_as_overlays_have_it(
+def test_transformer_is_fine_tuned_on_gpu(
     mixed_precision, deterministic_transformer, tok2vecs, make_examples, sentences, entities_of
 ):
     set_active_gpu(0)
     with use_ops("cupy"):
         nlp = pipeline(
-            {**tok2vecs["TENER"], "embed": joined(deterministic_transformer, mixed_precision=mixed_precision)}
+            {**tok2vecs["TENER"], "embed": join_embedders(deterministic_transformer, mixed_precision=mixed_precision)}
         )
-        teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}))
+        train(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False, rates={"transformer.*": 0.1}))
         assert {value.device.type for value in parameters(nlp).values()} == {"cuda"}
-        assert known(entities_of, nlp, [text for text, _ in sentences]) == [entities for _, entities in sentences]
+        assert predict_entities(entities_of, nlp, [text for text, _ in sentences]) == [
+            entities for _, entities in sentences
+        ]
 
 
-def test_what_a_pipeline_was_trained_with_is_the_frozen_encoder_of_another_one(
-    deterministic_transformer, tmp_path, make_examples
-):
+def test_fine_tuned_encoder_is_reused_by_another_pipeline(deterministic_transformer, tmp_path, make_examples):
     nlp = pipeline(transformer(deterministic_transformer))
-    teach(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False), steps=3)
+    train(nlp, make_examples(nlp), optimizer=Adam(0.01, use_averages=False), steps=3)
     nlp.meta.update(name="names", license="CC BY-SA 4.0")
     nlp.to_disk(tmp_path / "names")
-    docs = [nlp.make_doc(text) for text in (TEXT, LONG)]  # One has more pieces than are read at once.
+    docs = [nlp.make_doc(text) for text in (TEXT, LONG)]  # The second one exceeds the maximum length of the encoder.
     trained = np.concatenate(nlp.get_pipe("tener_ner").model.get_ref("tok2vec").predict(docs))
     encoder = e5(tmp_path / "names", layers=[2], precision="float32")()
     np.testing.assert_allclose(encoder(docs), trained, atol=1e-4)
@@ -191,11 +193,11 @@ def test_what_a_pipeline_was_trained_with_is_the_frozen_encoder_of_another_one(
     assert about["origin"].endswith("trained further in the pipeline zh_names")
 
 
-def test_a_pipeline_without_one_encoder_of_its_own_is_refused(deterministic_transformer, tmp_path, make_examples):
+def test_pipeline_without_single_encoder_raises_error(deterministic_transformer, tmp_path, make_examples):
     first = {"@architectures": "spacy_tener.CharEmbed.v1"}
     for embed, reason in (
         (first, "it has 0 embedders"),
-        (joined(deterministic_transformer) | {"first": transformer(deterministic_transformer)}, "it has 2"),
+        (join_embedders(deterministic_transformer) | {"first": transformer(deterministic_transformer)}, "it has 2"),
     ):
         nlp = pipeline(embed)
         nlp.initialize(lambda nlp=nlp: make_examples(nlp))

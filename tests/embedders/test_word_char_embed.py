@@ -1,4 +1,4 @@
-"""The embedder of words: word embeddings, pretrained vectors, and an encoder of characters or another embedder."""
+"""Test word embeddings with pretrained vectors, concatenated with a character encoder or another embedder."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from spacy_tener.features.tokens import TokenBatch
 from spacy_tener.nn.shim import torch_shim
 
 NLP = spacy.blank("en")
-QUIET = {"dropout": 0.0, "word_dropout": 0.0}
+NO_DROPOUT = {"dropout": 0.0, "word_dropout": 0.0}
 CHARS = {"char_width": 8, "filters": 7, "width": 4, "dropout": 0.0, "char_dropout": 0.0}
 VECTORS = {"london": [3.0, 0.0, 4.0], "the": [0.0, 2.0, 0.0], "00:00": [1.0, 1.0, 1.0], "PARIS": [0.0, 5.0, 0.0]}
 
 
-def units(words):
-    """The vectors of words, of unit length."""
+def unit_vectors(words):
+    """Return the normalized vectors of words."""
     rows = np.array([VECTORS[word] for word in words])
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -34,7 +34,7 @@ def doc_of(text):
 
 def build(chars=True, **settings):
     part = build_char_cnn(**CHARS) if chars is True else chars
-    return build_word_char_embed(**{"width": 3, **QUIET, "chars": part, **settings})
+    return build_word_char_embed(**{"width": 3, **NO_DROPOUT, "chars": part, **settings})
 
 
 def embedder(*texts, **settings):
@@ -50,7 +50,7 @@ def embedded(model, text):
 
 
 def tables(model):
-    """The rows that each table of the model has given, by the table's name."""
+    """Return the number of rows in use, by the name of the table."""
     nodes = [node for node in model.walk() if "vocabulary" in node.attrs]
     return {name: len(table) for node in nodes for name, table in node.attrs["vocabulary"].tables.items()}
 
@@ -63,7 +63,7 @@ def vectors(tmp_path):
     return path
 
 
-def test_a_token_is_its_row_and_its_characters():
+def test_embedding_concatenates_word_row_and_characters():
     chars = build_char_cnn(**CHARS)
     model = embedder("The cat saw the dog", chars=chars)
     assert model.get_dim("nO") == 7
@@ -71,11 +71,11 @@ def test_a_token_is_its_row_and_its_characters():
     assert rows.shape == (5, 7)
     np.testing.assert_array_equal(rows[:, 3:], chars.predict([doc_of("The cat saw the dog")])[0])
     np.testing.assert_array_equal(rows[0, :3], rows[3, :3], "one row for The and the")
-    assert (rows[0, 3:] != rows[3, 3:]).any(), "but not the same characters"
+    assert (rows[0, 3:] != rows[3, 3:]).any(), "different characters"
     assert len({tuple(row[:3]) for row in rows.tolist()}) == 4
 
 
-def test_case_and_digits_of_words_are_options():
+def test_lower_and_digits_options_merge_words():
     words = "Aa aA x1 x2"
     assert [tables(embedder(words, chars=None, lower=lower, digits=digits)) for lower, digits in
             ((True, True), (True, False), (False, True), (False, False))] == [
@@ -83,7 +83,7 @@ def test_case_and_digits_of_words_are_options():
     ]  # fmt: skip
 
 
-def test_an_unknown_word_has_the_unknown_row_and_its_own_characters():
+def test_unknown_words_differ_only_in_characters():
     model = embedder("the cat")
     rows = embedded(model, "tact hat tact")
     np.testing.assert_array_equal(rows[0, :3], rows[1, :3])
@@ -91,27 +91,27 @@ def test_an_unknown_word_has_the_unknown_row_and_its_own_characters():
     np.testing.assert_array_equal(rows[0], rows[2])
 
 
-def test_word_dropout_leaves_the_characters_alone():
+def test_word_dropout_does_not_affect_characters():
     model = embedder("the cat", word_dropout=0.5)
     (rows,), _ = model.begin_update([doc_of("cat " * 100)])
     assert len({tuple(row) for row in rows[:, :3].tolist()}) == 2
     assert (rows[:, 3:] == rows[0, 3:]).all()
 
 
-def test_a_cased_word_finds_the_vector_of_its_lower_form(vectors):
+def test_cased_word_uses_lowercase_vector(vectors):
     model = embedder(vectors=vectors, width=3)
     rows = embedded(model, "London LONDON london 12:34 Paris")
-    np.testing.assert_allclose(rows[:, :3], units(["london"] * 3 + ["00:00", "PARIS"]), rtol=1e-6)
+    np.testing.assert_allclose(rows[:, :3], unit_vectors(["london"] * 3 + ["00:00", "PARIS"]), rtol=1e-6)
 
 
-def test_case_of_vectors_can_be_kept(vectors):
+def test_vectors_are_case_sensitive_without_lower(vectors):
     model = embedder(vectors=vectors, lower=False)
     rows = embedded(model, "london London PARIS")
-    np.testing.assert_allclose(rows[[0, 2], :3], units(["london", "PARIS"]), rtol=1e-6)
+    np.testing.assert_allclose(rows[[0, 2], :3], unit_vectors(["london", "PARIS"]), rtol=1e-6)
     np.testing.assert_array_equal(rows[1, :3], embedded(model, "unheard-of")[0, :3])
 
 
-def test_a_projection_brings_the_result_to_any_width():
+def test_projection_sets_output_width():
     model = embedder("The cat", project_to=11)
     assert model.get_dim("nO") == 11
     embed, projection = model.layers
@@ -120,7 +120,7 @@ def test_a_projection_brings_the_result_to_any_width():
     np.testing.assert_allclose(embedded(model, "The cat"), rows, atol=1e-6)
 
 
-def test_gradients_reach_words_characters_and_projection_by_their_own_columns():
+def test_gradients_are_split_between_words_and_characters():
     chars = build_char_cnn(**CHARS)
     model = embedder("the cat", chars=chars)
     words = model.layers[0]
@@ -139,7 +139,7 @@ def test_gradients_reach_words_characters_and_projection_by_their_own_columns():
     assert changed(slice(2, 4)) == [True, True]
 
 
-def test_a_loaded_embedder_needs_no_vectors_file(vectors):
+def test_loaded_embedder_does_not_need_vectors_file(vectors):
     model = embedder("the cat", vectors=vectors)
     vectors.unlink()
     loaded = build(vectors=vectors).from_bytes(model.to_bytes())
@@ -155,7 +155,7 @@ def test_a_loaded_embedder_needs_no_vectors_file(vectors):
         ({"chars": {"@architectures": "spacy_tener.CharTransformer.v1", "adapted": False, "width": 20}}, 120),
     ],
 )
-def test_every_choice_of_characters_can_be_written_in_a_config(chars, width):
+def test_character_encoders_can_be_set_in_config(chars, width):
     config = {"model": {"@architectures": "spacy_tener.WordCharEmbed.v1", **chars}}
     assert registry.resolve(config)["model"].get_dim("nO") == width
     text = spacy.util.Config(registry.fill(config)).to_str()
@@ -163,17 +163,17 @@ def test_every_choice_of_characters_can_be_written_in_a_config(chars, width):
     assert registry.resolve(again)["model"].get_dim("nO") == width
 
 
-def test_pretrained_rows_of_rare_words_stay_if_the_training_text_has_them(vectors):
+def test_rare_vectors_are_loaded_only_for_training_words(vectors):
     model = embedder("paris and", vectors=vectors, frequent=2, chars=None)
-    # The unknown row, the first two of the file, one of the text, and "and", which has no vector.
+    # The unknown row, the first two words of the file, "paris" of the text, and "and", which has no vector.
     assert tables(model) == {"unigram": 5}
-    np.testing.assert_allclose(embedded(model, "london the paris"), units(["london", "the", "PARIS"]), atol=1e-6)
+    np.testing.assert_allclose(embedded(model, "london the paris"), unit_vectors(["london", "the", "PARIS"]), atol=1e-6)
     np.testing.assert_array_equal(embedded(model, "00:00"), embedded(model, "unknown"))
     learn(model, [doc_of("paris and")])
     assert tables(embedder("and", vectors=vectors, frequent=0, chars=None)) == {"unigram": 2}
 
 
-def test_rows_are_saved_as_16_bit_floats(vectors):
+def test_half_option_saves_rows_as_float16(vectors):
     model, plain = (embedder("the cat", vectors=vectors, half=half, chars=None) for half in (True, False))
     assert len(model.to_bytes()) < len(plain.to_bytes())
     loaded = build(half=True, chars=None).from_bytes(model.to_bytes())

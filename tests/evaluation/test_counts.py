@@ -1,4 +1,4 @@
-"""Counts against spaCy's own scores."""
+"""Test counts of true positives, false positives and false negatives against spaCy's scores."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ LABELS = ("PER", "PER", "PER", "ORG.NAM")
 
 
 def random_doc(rng: random.Random, n_cuts: Sequence[int], *, missing: bool) -> Doc:
-    """The text cut at random, with random entities and, if asked, tokens without annotation. n_cuts: How often."""
+    """Split the text into random tokens, with random entities.
+
+    n_cuts (Sequence[int]): Possible numbers of cuts.
+    missing (bool): Whether some tokens have no annotation.
+    """
     cuts = sorted(rng.sample(range(1, len(TEXT)), rng.choice(n_cuts)))
     words = [TEXT[start:end] for start, end in zip([0, *cuts], [*cuts, len(TEXT)], strict=True)]
     doc = Doc(VOCAB, words=words, spaces=[False] * len(words))
@@ -46,7 +50,7 @@ def random_doc(rng: random.Random, n_cuts: Sequence[int], *, missing: bool) -> D
 
 
 def random_examples(seed: int, *, exact: bool) -> list[Example]:
-    """exact: Whether what is found has edges inside of tokens, too."""
+    """Return random examples. With `exact`, predicted entities can start and end inside of tokens."""
     rng = random.Random(seed)
     examples = [
         Example(random_doc(rng, range(3, 8), missing=False), random_doc(rng, range(1, 6), missing=True))
@@ -54,8 +58,8 @@ def random_examples(seed: int, *, exact: bool) -> list[Example]:
     ]
     for doc in (example.predicted for example in examples if exact):
         bounds = sorted(rng.sample(range(len(TEXT) + 1), 4))
-        places = list(zip(bounds[::2], bounds[1::2], strict=True))
-        entities = [UnitEntity(*place, rng.choice(LABELS)) for place in places]
+        spans = list(zip(bounds[::2], bounds[1::2], strict=True))
+        entities = [UnitEntity(*span, rng.choice(LABELS)) for span in spans]
         doc.set_ents([], default="missing")
         add_entities(CharacterView(doc), entities, NERSettings(view="characters"))
     return examples

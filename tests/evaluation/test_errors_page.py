@@ -1,4 +1,4 @@
-"""The page of errors: what is paired with what, and the page in a browser."""
+"""Test the error page: pairs of gold and predicted entities, and the page in a browser."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ PER, ORG = (0, 2, "PER"), (4, 8, "ORG")
         ([], [], {}),
     ],
 )
-def test_pairs_share_most_characters(gold: Any, found: Any, pairs: Any) -> None:
+def test_pairs_have_largest_character_overlap(gold: Any, found: Any, pairs: Any) -> None:
     assert pair_entities(gold, found) == pairs
 
 
 @pytest.fixture(scope="module")
 def nlp() -> Language:
-    """Finds 张三 as PER and 北京 as LOC."""
+    """Return a pipeline that predicts 张三 as PER and 北京 as LOC."""
     return rule_pipeline(PER="张三", LOC="北京")
 
 
@@ -92,7 +92,7 @@ def test_pairs_agree_with_scores(nlp: Language) -> None:
         assert counts["fp"] == sum(pair.found is not None and pair.found[2] == label for pair in pairs) - right
 
 
-def test_each_text_is_predicted_once(saved: dict[str, Path], encoded_batches: list[list[str]]) -> None:
+def test_texts_are_predicted_once(saved: dict[str, Path], encoded_batches: list[list[str]]) -> None:
     nlp = spacy.load(saved["tener"])
     ner: Any = nlp.get_pipe("tener_ner")
     ner.cfg["max_units"] = 200
@@ -113,7 +113,7 @@ def test_each_text_is_predicted_once(saved: dict[str, Path], encoded_batches: li
     assert {pair.found is None for pairs in compared for pair in pairs} == {False, True}
 
 
-def test_probabilities_before_tokens_are_merged(
+def test_probabilities_are_computed_before_merging_tokens(
     saved: dict[str, Path],
 ) -> None:
     nlp, sourced = (spacy.load(saved["tener"]) for _ in range(2))
@@ -128,7 +128,7 @@ def test_probabilities_before_tokens_are_merged(
     found_probabilities = {pair.found[:2]: pair.probability for pair in pairs if pair.found}
     assert {place: found_probabilities[place] for place in alone} == pytest.approx(alone)
     (missed,) = (pair.probability for pair in pairs if pair.gold == gold[2])
-    found = nlp.get_pipe("tener_ner")(nlp.make_doc(text))  # what is certain for the next component
+    found = nlp.get_pipe("tener_ner")(nlp.make_doc(text))  # existing entities for the next component
     right = next(nlp.get_pipe("other").decode([found])).probabilities([gold[2]])[0]
     assert missed == pytest.approx(1.0 - right)
 
@@ -141,7 +141,7 @@ def test_most_confident_errors_are_first() -> None:
 
 
 def show(browser: Browser, folder: Path, scores: dict[str, Any] | None, texts: Any = (), size: Any = DESKTOP) -> str:
-    """Open the page of compared texts; return its address."""
+    """Open the page with pairs of entities, and return its address."""
     path = folder / "errors.html"
     path.write_text(errors_page(Heading("Errors"), scores, texts), encoding="utf8")
     browser.open(path.as_uri(), size)
@@ -157,7 +157,7 @@ def choose(browser: Browser, name: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
-def test_filters(browser: Browser, nlp: Language, tmp_path: Path, size: tuple[int, int]) -> None:
+def test_filters_select_texts(browser: Browser, nlp: Language, tmp_path: Path, size: tuple[int, int]) -> None:
     browser.open(write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS)), size)
     assert lines(browser) == [
         "张三PER见了李四− PER。",
@@ -218,7 +218,7 @@ def test_overlapping_entities_are_stacked(browser: Browser, nlp: Language, tmp_p
     assert (browser.violations(), browser.console_messages()) == ([], [])
 
 
-def test_link_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+def test_link_selects_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     address = write(nlp, tmp_path / "errors.html", examples_of(nlp, TEXTS))
     for number, shown in ((2, "北京GPE → LOC张三PER"), (5, "好")):
         browser.open(f"{address}#text-{number}")
@@ -235,7 +235,7 @@ def test_link_to_a_text(browser: Browser, nlp: Language, tmp_path: Path) -> None
         (None, "This page has only scores."),
     ],
 )
-def test_messages_on_missing_data(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
+def test_page_explains_missing_data(browser: Browser, nlp: Language, tmp_path: Path, texts: Any, message: str) -> None:
     if texts is None:
         scores = {"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": {"PER": {"p": 1, "r": 1, "f": 1}}}
         show(browser, tmp_path, scores)
@@ -247,7 +247,7 @@ def test_messages_on_missing_data(browser: Browser, nlp: Language, tmp_path: Pat
     assert (browser.violations(), browser.console_messages()) == ([], [])
 
 
-def test_arbitrary_texts_and_labels(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+def test_markup_is_escaped_and_long_text_shortened(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     hostile = "</script><img src=x onerror=document.title='taken'>\u202e😀𠮷e\u0301 שלום 张三"
     place = hostile.index("张三")
     found, long = Pair((place, place + 2, "<b>'\""), (place, place + 2, "PER")), Pair((99_998, 100_000, "PER"), None)
@@ -262,7 +262,7 @@ def test_arbitrary_texts_and_labels(browser: Browser, nlp: Language, tmp_path: P
     assert len(lines(browser)[1]) == 100_000 + len("− PER")
 
 
-def test_keyboard_navigation(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+def test_keyboard_selects_texts(browser: Browser, nlp: Language, tmp_path: Path) -> None:
     texts = [(f"张三{number}", []) for number in range(120)]
     browser.open(write(nlp, tmp_path / "errors.html", examples_of(nlp, texts)))
     assert len(lines(browser)) == 50

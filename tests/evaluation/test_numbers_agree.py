@@ -1,4 +1,4 @@
-"""A number that is shown in several places is the same in each: what `evaluate` prints, its JSON and page."""
+"""Test that the output of `evaluate`, its JSON file and its page contain the same counts and scores."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ SENTENCES = [
 WORDS = ["吴重", "王小明去", "中国", "银行工作", "上海银行", "天气", "去了", "上海市", "北京大学"]
 
 
-def divided(vocab: Any, text: str, words: list[str]) -> Doc:
+def segment(vocab: Any, text: str, words: list[str]) -> Doc:
     parts = re.findall("|".join([*words, "."]), text)
     return Doc(vocab, words=parts, spaces=[False] * len(parts))
 
 
 @pytest.fixture(params=["tener", "characters"], ids=["tokens", "characters"])
 def model(request: pytest.FixtureRequest, saved: dict[str, Path]) -> Path:
-    """A pipeline that has learned some of the sentences."""
+    """Return a pipeline that was trained on some of the sentences."""
     return saved[request.param]
 
 
 def corpus(path: Path, *, gold_words: list[str]) -> Path:
-    """The sentences, annotated where their tokens allow it, the last one with a part that is not annotated."""
+    """Write the sentences with entities at token boundaries, and a partly annotated copy of the last sentence."""
     vocab, data = spacy.blank("zh").vocab, DocBin()
     for text, entities in SENTENCES:
-        doc = divided(vocab, text, gold_words)
+        doc = segment(vocab, text, gold_words)
         spans = [doc.char_span(*entity[:2], label=entity[2]) for entity in entities]
         doc.set_ents([span for span in spans if span], default="outside")
         data.add(doc)
@@ -53,12 +53,12 @@ def corpus(path: Path, *, gold_words: list[str]) -> Path:
 @pytest.mark.parametrize("gold_words", [[], WORDS], ids=["gold of characters", "gold of words"])
 @pytest.mark.parametrize("gold_preproc", [False, True], ids=["own tokens", "gold tokens"])
 @pytest.mark.parametrize("words", [[], WORDS], ids=["characters", "words"])
-def test_counts_and_scores_are_the_same_everywhere(
+def test_printed_scores_equal_json_and_page(
     model: Path, words: list[str], gold_words: list[str], gold_preproc: bool, tmp_path: Path, monkeypatch: Any
 ) -> None:
     from spacy.lang.zh import ChineseTokenizer
 
-    monkeypatch.setattr(ChineseTokenizer, "__call__", lambda self, text: divided(self.vocab, text, words))
+    monkeypatch.setattr(ChineseTokenizer, "__call__", lambda self, text: segment(self.vocab, text, words))
     data = corpus(tmp_path / "test.spacy", gold_words=gold_words)
     run = tmp_path / "corpus" / "system" / "1"
     run.mkdir(parents=True)
@@ -72,18 +72,18 @@ def test_counts_and_scores_are_the_same_everywhere(
     def row(score: Any) -> list[str]:
         return [f"{100 * part:.2f}" for part in (score.p, score.r, score.f)]
 
-    # The JSON: counts of labels, of all, and of documents give the scores.
+    # JSON: the counts of labels and documents yield the scores.
     overall = total(scores.counts.values())
     assert row(overall.score) == row(scores.overall)
     assert total(scores.docs) == overall
     assert {label: row(count.score) for label, count in scores.counts.items()} == {
         label: row(score) for label, score in scores.labels.items()
     }
-    # What is printed.
+    # Printed scores.
     assert " ".join(["All", *row(scores.overall), str(overall.gold)]) in printed.lines
     for label, score in scores.labels.items():
         assert " ".join([label, *row(score), str(scores.counts[label].gold)]) in printed.lines
-    # The page: its table, and the texts below it.
+    # Page: the table of scores, and the texts.
     page = (tmp_path / "errors.html").read_text(encoding="utf8")
     shown = json.loads(page.split('id="data">')[1].split("</script>")[0])
     assert {label: (p, r, f, tuple(count)) for label, p, r, f, count in shown["scores"]} == {
@@ -99,7 +99,7 @@ def test_counts_and_scores_are_the_same_everywhere(
         assert all(sure is None or 0 < sure <= 1 for _, _, sure in pairs)
 
 
-def test_the_sentences_have_something_of_everything(model: Path, tmp_path: Path) -> None:
+def test_sentences_have_correct_and_wrong_predictions(model: Path, tmp_path: Path) -> None:
     data = corpus(tmp_path / "test.spacy", gold_words=[])
     run_tener("evaluate", model, data, "-o", tmp_path / "m.json")
     counts = read_scores(tmp_path / "m.json").counts

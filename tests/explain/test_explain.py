@@ -1,4 +1,4 @@
-"""Explanations of entities: probabilities, alternatives, and attributions."""
+"""Test explanations of entities: probabilities, alternatives and attributions."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def log_odds(p):
     return math.log(p / (1 - p))
 
 
-def test_text_longer_than_max_length(learned, monkeypatch):
+def test_text_can_exceed_max_length(learned, monkeypatch):
     nlp = learned()
     monkeypatch.setattr(nlp, "max_length", 5)
     assert len(explain(nlp, TEXT, attribution=False).texts[0].entities) == 2
 
 
-def test_data_equals_decoding(learned):
+def test_explanation_equals_decoding(learned):
     nlp = learned()
     ner, doc = nlp.get_pipe("tener_ner"), nlp.make_doc(TEXT)
     (text,) = explain(nlp, TEXT, alternatives=2, k_best=3).texts
@@ -42,8 +42,8 @@ def test_data_equals_decoding(learned):
     assert text.k_best == decoding.k_best(3)
     assert text.entropy == decoding.entropy
     found = {(e.start, e.end, e.label) for e in text.entities}
-    # Those of other readings, from two percent on.
-    possible = [e for reading in text.k_best for e in reading.entities if e.probability >= 0.02]
+    # Entities of other label sequences with a probability of at least 2 %.
+    possible = [e for sequence in text.k_best for e in sequence.entities if e.probability >= 0.02]
     assert {(e.start, e.end, e.label) for e in text.possible} == {(e.start, e.end, e.label) for e in possible} - found
 
 
@@ -68,7 +68,7 @@ def of_characters(nlp, text):
 @pytest.mark.parametrize(
     ("view", "words"), [("tokens", list("王小明去了上海 很好")), ("characters", ["王小明", "去了上海 很", "好"])]
 )
-def test_attribution_is_the_drop_of_the_log_odds(view, words, train):
+def test_attribution_is_drop_of_log_odds(view, words, train):
     nlp = train(view=view, steps=20)
     ner = nlp.get_pipe("tener_ner")
     (text,) = explain(nlp, Doc(nlp.vocab, words=words, spaces=[False] * len(words))).texts
@@ -100,7 +100,7 @@ def test_shared_component_encodes_masked_text(make_examples, sentences, entities
     assert all(f'"{note}": "' in translations for note in found.notes)
 
 
-def test_lexicon_words_have_tag_and_known(learned):
+def test_lexicon_words_have_offsets_and_known_flag(learned):
     (text,) = explain(learned("MECT"), "吴重阳去上海银行", attribution=False).texts
     assert [(word.text, word.start, word.end) for word in text.words] == [("上海", 4, 6), ("银行", 6, 8)]
     assert all(word.known for word in text.words)
@@ -122,7 +122,7 @@ def test_words_of_word_lists_are_included(learned):
 
 
 def test_long_text_masks_units_near_entities(learned):
-    """Twelve sentences in windows of 40 characters: what is masked lies near, and nothing is far from its place."""
+    """Twelve sentences in windows of 40 characters. Only units within 20 characters of an entity are masked."""
     (text,) = explain(learned(), TEXT * 12).texts
     assert len(text.entities) > 12
     assert {entity.start - entity.attributions[0].start for entity in text.entities} >= {0, 20}
@@ -135,8 +135,8 @@ def test_long_text_masks_units_near_entities(learned):
         assert entity.start - 1 <= strongest.start <= entity.end
 
 
-def test_lexicon_words_of_long_text(learned):
-    """Twelve sentences in windows of 40 characters, with 10 of context on each side, whose words count once."""
+def test_lexicon_words_of_long_text_are_unique(learned):
+    """Twelve sentences in windows of 40 characters. Words in the overlap of 10 characters are not repeated."""
     (sentence,) = explain(learned("FLAT"), TEXT, attribution=False).texts
     (text,) = explain(learned("FLAT"), TEXT * 12, attribution=False).texts
     places = [(word.start, word.end) for word in sentence.words]
@@ -148,7 +148,7 @@ def test_lexicon_words_of_long_text(learned):
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "京"])
-def test_short_and_empty_texts(text, learned):
+def test_short_and_empty_texts_are_supported(text, learned):
     (explained,) = explain(learned(), text).texts
     assert explained.text == text
     assert '<p id="text" class="line" lang="zh">' in explain(learned(), text).to_html()
@@ -185,7 +185,7 @@ def test_example_adds_gold_entities(learned):
     assert explain(nlp, TEXT, attribution=False).texts[0].gold is None
 
 
-def test_to_dict_and_json(learned):
+def test_to_json_equals_to_dict(learned):
     found = explain(learned("MECT"), [TEXT, "王小明去了上海"])
     data = json.loads(found.to_json())
     assert data == found.to_dict()
@@ -205,7 +205,7 @@ def test_to_dict_and_json(learned):
     assert data["texts"][0]["words"][0]["text"] == "中国"
 
 
-def test_pipeline_without_tener_ner_is_refused(learned):
+def test_pipeline_without_tener_ner_raises_error(learned):
     with pytest.raises(RemedyError, match=r"no tener_ner.*components are: none"):
         explain(spacy.blank("zh"), TEXT)
     with pytest.raises(RemedyError, match="no tener_ner named 'other'"):
@@ -214,17 +214,17 @@ def test_pipeline_without_tener_ner_is_refused(learned):
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
 def test_entities_not_in_output_are_marked(learned, view):
-    """By a threshold, or by a rule after the component. One before it, and the entities of a Doc, are given."""
+    """Entities can be removed by a threshold or by a later component. Existing entities remain in the output."""
     nlp = spacy.blank("zh", config=learned().config).from_bytes(learned().to_bytes())
     cfg = nlp.get_pipe("tener_ner").cfg
     cfg["view"] = view
     entity = {"pattern": "中国", "label": "PLACE"}
 
-    def check(text, *are_given):
+    def check(text, *are_in_output):
         (explained,) = explain(nlp, text, attribution=False).texts
         doc = nlp(text if isinstance(text, str) else text.copy())
         ents = {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
-        assert [entity.is_in_output for entity in explained.entities] == list(are_given)
+        assert [entity.is_in_output for entity in explained.entities] == list(are_in_output)
         for entity in (*explained.entities, *explained.possible):
             assert entity.is_in_output == (entity.offsets in ents)
 
@@ -264,7 +264,7 @@ def test_missed_entity_is_explained(learned):
         empty = nlp.make_doc(text)
         empty.set_ents([], outside=[empty[place]], default="missing")
         assert missed[label].outside == pytest.approx(decoding.likelihood(empty), abs=1e-6)
-    # What was found, 王小明, rests on the character that the missed entity lacks.
+    # The predicted entity 王小明 depends on its last character, which is not part of the missed entity.
     against = min(missed["PER"].attributions, key=lambda unit: unit.drop)
     assert (against.start, against.drop < 0) == (2, True)
     for entity in explained.entities:

@@ -1,4 +1,4 @@
-"""What stands for a masked unit, by what the embedders make of it."""
+"""Test masking of units, and the choice of a mask that the embedders encode as unknown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "王小明去了上海"
 
 @pytest.fixture(scope="module")
 def transformer(tmp_path_factory):
-    """A pipeline over a pretrained transformer, and the tokenizer of that transformer."""
+    """Return a pipeline with a pretrained transformer, and the tokenizer of the transformer."""
     embed = {"@architectures": "spacy_tener.TransformerEmbed.v1"}
     embed["name"] = str(save_tiny_transformer(tmp_path_factory.mktemp("bert")))
     nlp = spacy.blank("zh")
@@ -29,7 +29,7 @@ def transformer(tmp_path_factory):
 
 
 def mask_id(tokenizer):
-    """The id of the piece that the mask token is read as."""
+    """Return the subword id of the mask token."""
     (ids,), _ = tokenizer.encode([tokenizer.mask_token])
     return ids[0]
 
@@ -95,7 +95,7 @@ def test_other_tokens_are_unchanged(learned):
     assert [token.i for token in copy if token.is_sent_start] == [0, 2]
 
 
-def test_masked_doc_keeps_named_lists(learned):
+def test_masked_doc_preserves_named_word_list(learned):
     nlp = learned("MECT")
     words, drops = nlp.get_pipe("tener_ner").lexicon, []
     for name in ("", "named"):
@@ -110,7 +110,7 @@ def test_masked_doc_keeps_named_lists(learned):
     assert drops[0] == pytest.approx(drops[1])
 
 
-def test_masked_doc_keeps_user_data_of_doc(learned):
+def test_masked_doc_preserves_user_data_of_doc(learned):
     doc = learned().make_doc("吴重阳")
     doc.user_data |= {"plain": 0, ("._.", "of_doc", None, None): 1, ("._.", "of_token", 1, 2): 2}
     (copy,) = CharacterMask("[MASK]", "").copies(doc, [0])

@@ -1,4 +1,4 @@
-"""The page of an explanation in a real browser: with a mouse, with a keyboard, on a phone."""
+"""Test the explanation page in a browser: with mouse and keyboard, on a desktop and a phone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOSTILE = "</script><img src=x onerror=document.title='taken'>王小明{{data}}�
 
 @pytest.fixture(scope="module")
 def pages(learned, tmp_path_factory):
-    """The addresses of some pages."""
+    """Return the addresses of pages by name."""
     folder = tmp_path_factory.mktemp("pages")
 
     def write(name, found, **options):
@@ -35,7 +35,7 @@ def pages(learned, tmp_path_factory):
     (text,) = hostile.texts
     text.entities[0] = replace(text.entities[0], label=HOSTILE * 5)
     return {
-        "some": write("some", explain(nlp, [TEXT, annotated]), links=["errors.html#text-4", "errors.html#text-0"]),
+        "mect": write("mect", explain(nlp, [TEXT, annotated]), links=["errors.html#text-4", "errors.html#text-0"]),
         "atssa": write("atssa", explain(learned(), TEXT)),
         "grn": write("grn", explain(learned("GRN"), TEXT)),
         "hostile": write("hostile", hostile, title="<b>{{script}}</b>"),
@@ -44,7 +44,7 @@ def pages(learned, tmp_path_factory):
 
 @pytest.fixture
 def page(browser, pages):
-    """Opens a page; what went wrong in it by the end of the test fails the test."""
+    """Return a function that opens a page. Messages in the console and network requests fail the test."""
 
     def load(name, size=DESKTOP):
         browser.open(pages[name], size)
@@ -66,8 +66,8 @@ def shown(browser, selector):
 
 
 @pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
-    browser = page("some", size)
+def test_click_on_entity_shows_explanation(page, size):
+    browser = page("mect", size)
     bank = next(node for node in find(browser, "#text .ent") if node.text.startswith("中国银行"))
     bank.click()
     assert bank.find_element(By.TAG_NAME, "small").get_attribute("aria-pressed") == "true"
@@ -79,8 +79,8 @@ def test_a_click_on_an_entity_shows_why_it_was_found(page, size):
     assert browser.run("return document.documentElement.scrollWidth") <= size[0]
 
 
-def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them(page):
-    browser = page("some")
+def test_arrow_keys_move_between_entities(page):
+    browser = page("mect")
     first, second = find(browser, "#text .ent > small")[:2]
     assert find(browser, "#text .ent")[0].get_attribute("title").startswith(("Alternatives: ", "No alternative"))
     browser.run("arguments[0].focus()", first)
@@ -93,14 +93,14 @@ def test_entities_are_one_stop_of_the_tab_key_and_the_arrow_keys_go_through_them
     assert first.get_attribute("aria-pressed") == "true"
 
 
-def test_a_pipeline_without_a_lexicon_has_a_note_of_that_alone(page):
+def test_page_without_lexicon_shows_note(page):
     browser = page("grn")
     assert not find(browser, "#lexicon")[0].is_displayed()
     assert any("No words: this pipeline has no lexicon" in text for text in shown(browser, "#notes li"))
 
 
-def test_texts_are_chosen_ordered_and_sought(page):
-    browser = page("some")
+def test_texts_can_be_selected_sorted_and_searched(page):
+    browser = page("mect")
     find(browser, "#order option[value=wrong]")[0].click()
     first, second = find(browser, "#list li")
     assert first.text.startswith("王小明去了上海")
@@ -123,7 +123,7 @@ def test_texts_are_chosen_ordered_and_sought(page):
     assert not any(section.is_displayed() for section in find(browser, "#read, #entity, #lexicon"))
 
 
-def test_label_sequences_show_their_changes(page):
+def test_label_sequences_show_differences(page):
     browser = page("grn")
     sequences = browser.run("return [...document.querySelectorAll('#sequences li')].map((item) => item.textContent)")
     assert re.fullmatch(r"[<>\d. ]+ %: as marked above", sequences[0])
@@ -147,7 +147,7 @@ def test_label_sequences_show_their_changes(page):
     assert browser.run("return arguments[0].map(parts.percent)", list(written)) == [*written.values()]
 
 
-def test_hostile_text_stays_text(page):
+def test_markup_in_text_is_escaped(page):
     browser = page("hostile", PHONE)
     assert browser.run("return document.documentElement.scrollWidth") <= PHONE[0]
     assert browser.driver.title == "<b>{{script}}</b>"
@@ -160,29 +160,29 @@ def test_hostile_text_stays_text(page):
     assert text == HOSTILE
 
 
-@pytest.mark.parametrize(("name", "size"), [("some", DESKTOP), ("atssa", PHONE)])
-def test_axe_finds_nothing_that_keeps_people_from_using_the_page(page, name, size):
+@pytest.mark.parametrize(("name", "size"), [("mect", DESKTOP), ("atssa", PHONE)])
+def test_page_has_no_accessibility_violations(page, name, size):
     browser = page(name, size)
     browser.run("document.getElementById('sequences').open = true")
     assert browser.violations() == []
 
 
-def test_a_link_leads_to_one_of_the_texts(page, pages):
+def test_link_selects_text(page, pages):
     browser = page("atssa")
     for link, begins in (("#text-1", "王小明"), ("#text-0", "吴重阳"), ("#text-9", "吴重阳")):
-        browser.open(f"{pages['some']}{link}")
+        browser.open(f"{pages['mect']}{link}")
         browser.wait(lambda begins=begins: find(browser, "#text")[0].text.startswith(begins))
     assert find(browser, "#list li")[0].get_attribute("aria-current") == "true"
 
 
-def test_a_link_leads_to_a_missed_entity_and_says_what_won_instead(page, pages):
+def test_link_to_missed_entity_shows_alternatives(page, pages):
     browser = page("atssa")
-    browser.open(f"{pages['some']}#text-1-3-4-ORG")
+    browser.open(f"{pages['mect']}#text-1-3-4-ORG")
     browser.wait(lambda: shown(browser, "#entity-title") == ["去 ORG missed"])
     assert shown(browser, "#alternatives-title") == ["Alternatives in its place"]
     assert shown(browser, "#alternatives .name")[0] == "no entity"
     assert shown(browser, "#against") == ["supports that there is no entity"]
     assert shown(browser, "#strongest .value")
-    browser.open(f"{pages['some']}#text-1-0-3-PER")
+    browser.open(f"{pages['mect']}#text-1-0-3-PER")
     browser.wait(lambda: shown(browser, "#entity-title") == ["王小明 PER"])
     assert browser.violations() == []

@@ -1,4 +1,4 @@
-"""What an exported file is made of, and which pipelines are refused."""
+"""Test the export of pipelines to ONNX files, and errors for pipelines that cannot be exported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def parts(folder: Path) -> dict[str, Any]:
+def architectures(folder: Path) -> dict[str, Any]:
     return small_tok2vecs(folder)
 
 
@@ -48,7 +48,7 @@ def initialized(tok2vec: dict[str, Any], **settings: Any) -> Language:
 
 
 def nodes_of(graph: Any) -> Iterator[Any]:
-    """Yield the nodes of a graph and of the bodies in it."""
+    """Yield the nodes of a graph and of its subgraphs."""
     for node in graph.node:
         yield node
         for attribute in node.attribute:
@@ -56,7 +56,7 @@ def nodes_of(graph: Any) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_all_operators_are_standard_ones(system: str) -> None:
+def test_graph_uses_standard_operators(system: str) -> None:
     model = onnx.load(exported(system))
     onnx.checker.check_model(model, full_check=True)
     opsets = {opset.domain: opset.version for opset in model.opset_import}
@@ -72,14 +72,14 @@ def test_all_operators_are_standard_ones(system: str) -> None:
     assert {value.name for value in model.graph.output} == {"tags", "probabilities", "about"}
 
 
-def test_a_file_says_what_it_is_and_names_no_path(tmp_path: Path, parts: dict[str, Any]) -> None:
+def test_metadata_describes_model_without_local_paths(tmp_path: Path, architectures: dict[str, Any]) -> None:
     encoder = mean_encoder()
     encoder.graph.node[0].doc_string = f"{tmp_path}/model.py"
     encoder.graph.node[1].metadata_props.add(key="stack", value=f"{tmp_path}/model.py")
     source = {"@misc": "spacy_tener.OnnxEncoder.v1", "path": str(save(tmp_path / "encoder", encoder))}
     source |= {"licence": "MIT", "origin": "https://an.example/mean"}
     embed = {"@architectures": "spacy_tener.OnnxEmbed.v1", "width": 8, "encoder": source}
-    nlp = initialized({**parts["TENER"], "embed": embed}, threshold={"PER": 0.5})
+    nlp = initialized({**architectures["TENER"], "embed": embed}, threshold={"PER": 0.5})
     nlp.meta.update(license="CC BY 4.0", author="A. Uthor", url="https://an.example")
     nlp.to_disk(tmp_path / "model")
     model = export_model(spacy.load(tmp_path / "model"))
@@ -103,45 +103,43 @@ def test_a_file_says_what_it_is_and_names_no_path(tmp_path: Path, parts: dict[st
         "url": "https://an.example",
         "sources": [],
     }
-    assert export_model(initialized(parts["TENER"])).SerializeToString() == (
-        export_model(initialized(parts["TENER"])).SerializeToString()
+    assert export_model(initialized(architectures["TENER"])).SerializeToString() == (
+        export_model(initialized(architectures["TENER"])).SerializeToString()
     )
 
 
-def test_rows_of_half_the_size(parts: dict[str, Any]) -> None:
-    nlp = initialized({**parts["TENER"], "embed": {**parts["TENER"]["embed"], "width": 300}})
-    whole, half = (export_model(nlp, half=half).SerializeToString() for half in (False, True))
-    assert len(whole) - len(half) > 2 * 300 * 40
+def test_half_option_reduces_file_size(architectures: dict[str, Any]) -> None:
+    nlp = initialized({**architectures["TENER"], "embed": {**architectures["TENER"]["embed"], "width": 300}})
+    full, half = (export_model(nlp, half=half).SerializeToString() for half in (False, True))
+    assert len(full) - len(half) > 2 * 300 * 40
     compared = compare(nlp, "tener_ner", half, sample_texts(nlp, "tener_ner"))
     assert compared.n_equal > 100
     assert 1e-7 < compared.max_difference < 1e-3
 
 
 @pytest.mark.parametrize("view", ["tokens", "characters"])
-def test_a_model_that_sees_entities_everywhere_keeps_to_white_space_and_line_breaks(
-    view: str, parts: dict[str, Any]
-) -> None:
-    nlp = initialized(parts["TENER"], view=view)
+def test_untrained_model_handles_white_space_like_pipeline(view: str, architectures: dict[str, Any]) -> None:
+    nlp = initialized(architectures["TENER"], view=view)
     texts = [space.join("北京大学在上海") * 9 for space in (" ", "\n", "\t\n", "\u3000 \n", "\t ", "😀", "\u200b")]
     compared = compare(nlp, "tener_ner", export_model(nlp).SerializeToString(), [*texts, *generate_texts(40, seed=5)])
     assert compared.n_equal > 300
     assert (compared.different_texts, compared.max_difference < 1e-5) == ([], True)
 
 
-PAIRS = ["㐀龥", "㐀<eos>", "京㐀", "かん", "ンか", "한국", "국<eos>", "Ωλ", "𠀀𠀁"]
+BIGRAMS = ["㐀龥", "㐀<eos>", "京㐀", "かん", "ンか", "한국", "국<eos>", "Ωλ", "𠀀𠀁"]
 
 
-def load_with_pretrained_pairs(
-    pairs: list[str], folder: Path, parts: dict[str, Any], *, pair_characters: bool = True
+def load_with_pretrained_bigrams(
+    bigrams: list[str], folder: Path, architectures: dict[str, Any], *, pair_characters: bool = True
 ) -> Language:
-    """Initialize a pipeline with pretrained embeddings for pairs, and return it as saved and loaded.
+    """Initialize a pipeline with pretrained embeddings of character bigrams, save it and load it.
 
-    pair_characters (bool): Whether the characters of the pairs are saved. Earlier versions did not save them.
+    pair_characters (bool): Whether the characters of the bigrams are saved. Earlier versions did not save them.
     """
-    rows = "".join(f"{pair} {' '.join(['9'] * 8)}\n" for pair in pairs)
+    rows = "".join(f"{bigram} {' '.join(['9'] * 8)}\n" for bigram in bigrams)
     (folder / "pairs.vec").write_text(rows, encoding="utf8")
-    embed = {**parts["TENER"]["embed"], "bigram_vectors": str(folder / "pairs.vec")}
-    nlp = initialized({**parts["TENER"], "embed": embed})
+    embed = {**architectures["TENER"]["embed"], "bigram_vectors": str(folder / "pairs.vec")}
+    nlp = initialized({**architectures["TENER"], "embed": embed})
     if not pair_characters:
         vocabulary_of(nlp).pair_characters = ""
     return spacy.blank(nlp.lang, config=nlp.config).from_bytes(nlp.to_bytes())
@@ -152,44 +150,44 @@ def vocabulary_of(nlp: Language) -> CharVocabulary:
     return embedder.attrs["vocabulary"]
 
 
-def assert_all_pairs_are_exported(nlp: Language, pairs: list[str], texts: list[str]) -> None:
+def assert_bigrams_are_exported(nlp: Language, bigrams: list[str], texts: list[str]) -> None:
     vocabulary = vocabulary_of(nlp)
     rows = characters.number_strings(vocabulary, nlp)[2].values()
-    assert set(bigram_rows(vocabulary, pairs)) <= set(rows)
+    assert set(bigram_rows(vocabulary, bigrams)) <= set(rows)
     samples = "\n".join(sample_texts(nlp, "tener_ner"))
-    assert all(pair.removesuffix("<eos>") in samples for pair in pairs)
+    assert all(bigram.removesuffix("<eos>") in samples for bigram in bigrams)
     compared = compare(nlp, "tener_ner", export_model(nlp).SerializeToString(), texts)
     assert (compared.different_texts, compared.n_equal > 0, compared.max_difference < 1e-5) == ([], True, True)
 
 
-def bigram_rows(vocabulary: CharVocabulary, pairs: list[str]) -> list[int]:
-    rows = vocabulary.tables["bigram"].rows(bigram_key_array(pairs, vocabulary.normaliser)).tolist()
+def bigram_rows(vocabulary: CharVocabulary, bigrams: list[str]) -> list[int]:
+    rows = vocabulary.tables["bigram"].rows(bigram_key_array(bigrams, vocabulary.normaliser)).tolist()
     assert all(rows)
     return rows
 
 
-def test_pretrained_pairs_of_characters_without_training_texts_are_exported(
-    tmp_path: Path, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_pretrained_bigrams_of_unseen_characters_are_exported(
+    tmp_path: Path, architectures: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(characters, "_search_characters_of_pairs")
-    nlp = load_with_pretrained_pairs([*PAIRS, "three"], tmp_path, parts)
+    nlp = load_with_pretrained_bigrams([*BIGRAMS, "three"], tmp_path, architectures)
     texts = ["㐀龥", "北京㐀", "龥㐀龥", "他在北京㐀", "かンかん", "한국", "ΩλΩ", "𠀀𠀁𠀀"]
-    assert_all_pairs_are_exported(nlp, PAIRS, texts)
+    assert_bigrams_are_exported(nlp, BIGRAMS, texts)
 
 
-def test_pretrained_pairs_of_a_pipeline_that_was_saved_without_their_characters_are_exported(
-    tmp_path: Path, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_pretrained_bigrams_of_older_pipeline_are_exported(
+    tmp_path: Path, architectures: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(characters, "_SEARCHED_CODES", 0x600)  # The search among all characters takes a minute.
-    pairs = ["Ωλ", "λψ", "אב", "λ<eos>"]
-    nlp = load_with_pretrained_pairs(pairs, tmp_path, parts, pair_characters=False)
-    assert_all_pairs_are_exported(nlp, pairs, ["ΩλψΩλ", "אבא", "京λ"])
+    bigrams = ["Ωλ", "λψ", "אב", "λ<eos>"]
+    nlp = load_with_pretrained_bigrams(bigrams, tmp_path, architectures, pair_characters=False)
+    assert_bigrams_are_exported(nlp, bigrams, ["ΩλψΩλ", "אבא", "京λ"])
 
 
-def test_white_space_of_any_length_that_training_had_has_its_row(parts: dict[str, Any]) -> None:
+def test_white_space_tokens_of_training_data_are_exported(architectures: dict[str, Any]) -> None:
     spaces = [" " * 13, "\u3000" * 12, " \t" * 30, "\n" + " " * 200, "\t" * 12, " " * 2]
     texts = [f"北京{space}上海" for space in spaces]
-    nlp = pipeline(parts["TENER"])
+    nlp = pipeline(architectures["TENER"])
     nlp.initialize(lambda: examples_of(nlp, [(text, [(0, 2, "GPE")]) for text in texts]))
     graph = export_model(nlp).SerializeToString()
     samples = "\n".join(sample_texts(nlp, "tener_ner"))
@@ -203,8 +201,8 @@ def test_white_space_of_any_length_that_training_had_has_its_row(parts: dict[str
     assert (compared.different_texts, compared.n_equal > 0, compared.max_difference < 1e-5) == ([], True, True)
 
 
-def test_lines_end_sentences_of_long_texts_as_in_the_pipeline(parts: dict[str, Any]) -> None:
-    nlp = initialized(parts["TENER"])
+def test_line_breaks_end_sentences_like_in_pipeline(architectures: dict[str, Any]) -> None:
+    nlp = initialized(architectures["TENER"])
     nlp.get_pipe("tener_ner").cfg.update(text_length=32, text_sentences=1)
     lines = ["北京大学在上海", "王小明去了北京大学", "上海"] * 4
     texts = [between.join(lines) for between in ("\n", "\n\n", "\r\n", "\n\u3000\u3000", "\u3000\u3000", " \n ")]
@@ -212,15 +210,15 @@ def test_lines_end_sentences_of_long_texts_as_in_the_pipeline(parts: dict[str, A
     assert (compared.different_texts, compared.n_equal > 0, compared.max_difference < 1e-5) == ([], True, True)
 
 
-def embeds(folder: Path, parts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return embedders that cannot be exported, by the layer that the message names."""
+def unsupported_embedders(folder: Path, architectures: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return embedders that cannot be exported, by the name of the layer in the error message."""
 
     def registered(architecture: str, **settings: Any) -> dict[str, Any]:
         return {"@architectures": f"spacy_tener.{architecture}.v1", **settings}
 
     radicals = {"@misc": "spacy_tener.RadicalsFile.v1", "path": str(folder / "parts.txt")}
     return {
-        "lexicon_embed": parts["FLAT"]["words"],
+        "lexicon_embed": architectures["FLAT"]["words"],
         "segment_embed": registered("SegmentEmbed"),
         "radical_embed": registered("RadicalEmbed", source=radicals),
         "char_encoder": registered("CharCNN"),
@@ -231,31 +229,29 @@ def embeds(folder: Path, parts: dict[str, Any]) -> dict[str, dict[str, Any]]:
 @pytest.mark.parametrize(
     "layer", ["lexicon_embed", "segment_embed", "radical_embed", "char_encoder", "transformer_embed"]
 )
-def test_what_reads_more_than_characters_is_refused_with_a_way_out(
-    layer: str, folder: Path, parts: dict[str, Any]
-) -> None:
-    first, second = parts["TENER"]["embed"], embeds(folder, parts)[layer]
+def test_unsupported_embedder_raises_error(layer: str, folder: Path, architectures: dict[str, Any]) -> None:
+    first, second = architectures["TENER"]["embed"], unsupported_embedders(folder, architectures)[layer]
     join = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": second}
-    nlp = initialized({**parts["TENER"], "embed": join})
+    nlp = initialized({**architectures["TENER"], "embed": join})
     with pytest.raises(RemedyError, match=f"The layer '{layer}' cannot be exported.* by the overlay `distilled`"):
         export_model(nlp)
 
 
 @pytest.mark.parametrize("system", ["FLAT", "FLAT_ATSSA", "MECT"])
-def test_lattices_are_refused(system: str, parts: dict[str, Any]) -> None:
+def test_lattice_architecture_raises_error(system: str, architectures: dict[str, Any]) -> None:
     with pytest.raises(RemedyError, match=f"The layer '{system.lower()}' cannot be exported.*`distilled`"):
-        export_model(initialized(parts[system]))
+        export_model(initialized(architectures[system]))
 
 
 def without_tagger(nlp: Language) -> None:
     nlp.remove_pipe("tener_ner")
 
 
-def with_two(nlp: Language) -> None:
+def with_two_taggers(nlp: Language) -> None:
     nlp.add_pipe("tener_ner", source=nlp, name="second")
 
 
-def after(name: str) -> Callable[[Language], None]:
+def with_component_before(name: str) -> Callable[[Language], None]:
     def change(nlp: Language) -> None:
         nlp.add_pipe(name, before="tener_ner")
 
@@ -266,36 +262,39 @@ def after(name: str) -> Callable[[Language], None]:
     ("change", "message"),
     [
         (without_tagger, r"The pipeline has no tener_ner\. Its components are: none\. Use"),
-        (with_two, r"has 2 components to export\. Choose one by --component: tener_ner, second\."),
-        (after("sentencizer"), "depends on the sentences of 'sentencizer'.*Remove this component with nlp.remove_pipe"),
+        (with_two_taggers, r"has 2 components to export\. Choose one by --component: tener_ner, second\."),
         (
-            after("entity_ruler"),
+            with_component_before("sentencizer"),
+            "depends on the sentences of 'sentencizer'.*Remove this component with nlp.remove_pipe",
+        ),
+        (
+            with_component_before("entity_ruler"),
             "depends on the entities of 'entity_ruler'.*Remove this component with nlp.remove_pipe",
         ),
         (lambda nlp: nlp.disable_pipe("tener_ner"), "Enable tener_ner, which is disabled"),
     ],
 )
-def test_the_component_to_export_must_be_clear(
-    change: Callable[[Language], None], message: str, parts: dict[str, Any]
+def test_ambiguous_or_dependent_component_raises_error(
+    change: Callable[[Language], None], message: str, architectures: dict[str, Any]
 ) -> None:
-    nlp = initialized(parts["TENER"])
+    nlp = initialized(architectures["TENER"])
     change(nlp)
     with pytest.raises(RemedyError, match=message):
         export_model(nlp)
 
 
-def test_what_is_not_trained_or_reads_words_is_refused(parts: dict[str, Any]) -> None:
-    nlp = pipeline(parts["TENER"])
+def test_untrained_or_word_based_pipeline_raises_error(architectures: dict[str, Any]) -> None:
+    nlp = pipeline(architectures["TENER"])
     with pytest.raises(RemedyError, match="'tener_ner' has no labels"):
         export_model(nlp)
-    nlp = pipeline(parts["TENER"], lang="en")
+    nlp = pipeline(architectures["TENER"], lang="en")
     nlp.get_pipe("tener_ner").add_label("PER")
     with pytest.raises(RemedyError, match=r"are words, whose tokenizer cannot be exported.*`distilled`"):
         export_model(nlp)
 
 
-def test_a_file_has_the_words_that_all_texts_have(parts: dict[str, Any]) -> None:
-    nlp = initialized(parts["TENER"])
+def test_only_unnamed_entity_list_is_exported(architectures: dict[str, Any]) -> None:
+    nlp = initialized(architectures["TENER"])
     lists: Any = nlp.add_pipe("entity_lists", before="tener_ner")
     without = export_model(nlp).SerializeToString()
     lists.add({"上海": "TOWN"}, name="a")
@@ -315,8 +314,8 @@ def test_a_file_has_the_words_that_all_texts_have(parts: dict[str, Any]) -> None
     assert (compared.different_texts, compared.n_equal > 100, compared.max_difference < 1e-5) == ([], True, True)
 
 
-def test_a_long_text_in_which_a_word_overlaps_with_itself_is_read(parts: dict[str, Any]) -> None:
-    nlp = initialized(parts["TENER"])
+def test_self_overlapping_list_word_is_matched_in_long_text(architectures: dict[str, Any]) -> None:
+    nlp = initialized(architectures["TENER"])
     lists: Any = nlp.add_pipe("entity_lists", before="tener_ner")
     lists.add({"哈哈哈": "LAUGH"})
     reader = tener_reader.load(export_model(nlp).SerializeToString(), threads=1)
@@ -325,7 +324,7 @@ def test_a_long_text_in_which_a_word_overlaps_with_itself_is_read(parts: dict[st
 
 
 @pytest.mark.parametrize(
-    ("finder", "place", "message"),
+    ("case", "position", "message"),
     [
         (
             "lac",
@@ -350,16 +349,16 @@ def test_a_long_text_in_which_a_word_overlaps_with_itself_is_read(parts: dict[st
         ),
     ],
 )
-def test_words_that_a_file_cannot_hold_are_refused(
-    finder: str, place: str, message: str, parts: dict[str, Any]
+def test_unsupported_entity_list_raises_error(
+    case: str, position: str, message: str, architectures: dict[str, Any]
 ) -> None:
-    nlp = spacy.blank("zh") if finder == "lac" else initialized(parts["TENER"], view="characters")
-    if finder == "lac":
+    nlp = spacy.blank("zh") if case == "lac" else initialized(architectures["TENER"], view="characters")
+    if case == "lac":
         nlp.add_pipe("lac")
-    if finder == "words":
+    if case == "words":
         nlp.tokenizer = spacy.blank("en").tokenizer
-    lists: Any = nlp.add_pipe("entity_lists", **{place: nlp.pipe_names[-1]})
-    if finder == "two":
+    lists: Any = nlp.add_pipe("entity_lists", **{position: nlp.pipe_names[-1]})
+    if case == "two":
         nlp.add_pipe("entity_lists", name="two", before="tener_ner").block(["北京"])  # type: ignore[attr-defined]
     assert export_model(nlp)
     lists.block(["上海"])
@@ -367,7 +366,7 @@ def test_words_that_a_file_cannot_hold_are_refused(
         export_model(nlp)
 
 
-def test_listed_words_of_lac_are_refused() -> None:
+def test_lexicon_of_lac_raises_error() -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac").lexicon.add({"上海": "LOC"})
     with pytest.raises(RemedyError, match=r"'lac' has a lexicon.*nlp.get_pipe\('lac'\).lexicon.clear\(\)"):
@@ -376,7 +375,7 @@ def test_listed_words_of_lac_are_refused() -> None:
     assert export_model(nlp)
 
 
-def test_a_nested_tagger_finds_entities_within_others_and_the_longest_are_those_of_the_doc(folder: Path) -> None:
+def test_nested_entities_of_graph_equal_pipeline(folder: Path) -> None:
     nlp = make_pipeline(*make_systems(folder)["nested"])
     graph = export_model(nlp).SerializeToString()
     texts = [UNSEEN, *FIXED_TEXTS, *generate_texts(60, seed=3)]
@@ -396,9 +395,9 @@ def test_a_nested_tagger_finds_entities_within_others_and_the_longest_are_those_
     assert n_inner > 50
 
 
-def test_a_component_on_shared_vectors_is_refused(parts: dict[str, Any]) -> None:
+def test_tok2vec_listener_raises_error(architectures: dict[str, Any]) -> None:
     nlp = spacy.blank("zh")
-    nlp.add_pipe("tok2vec", config={"model": parts["TENER"]["embed"]})
+    nlp.add_pipe("tok2vec", config={"model": architectures["TENER"]["embed"]})
     tagger = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": LISTENER}
     nlp.add_pipe("tener_ner", config={"model": tagger})
     nlp.initialize(lambda: examples_of(nlp))
@@ -406,7 +405,7 @@ def test_a_component_on_shared_vectors_is_refused(parts: dict[str, Any]) -> None
         export_model(nlp)
 
 
-def test_an_encoder_of_word_pieces_is_refused(tmp_path: Path, parts: dict[str, Any]) -> None:
+def test_encoder_with_subword_tokens_raises_error(tmp_path: Path, architectures: dict[str, Any]) -> None:
     path = save(tmp_path, mean_encoder())
     (tmp_path / "vocab.txt").unlink()
     save_tokenizer(tmp_path)
@@ -415,19 +414,21 @@ def test_an_encoder_of_word_pieces_is_refused(tmp_path: Path, parts: dict[str, A
         "encoder": {"@misc": "spacy_tener.OnnxEncoder.v1", "path": str(path)},
     }
     with pytest.raises(RemedyError, match=r"needs subword tokens.*`distilled`"):
-        export_model(initialized({**parts["TENER"], "embed": embed}))
+        export_model(initialized({**architectures["TENER"], "embed": embed}))
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
-def test_a_missing_package_is_named(package: str, parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    nlp = initialized(parts["TENER"])
+def test_missing_package_raises_error(
+    package: str, architectures: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nlp = initialized(architectures["TENER"])
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None if name == package else onnx.__spec__)
     with pytest.raises(MissingPackageError, match=f"takes the package {package}.*`pip install onnx onnxruntime`"):
         export_model(nlp)
 
 
-def test_a_newer_onnx_is_refused(parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    nlp = initialized(parts["TENER"])
+def test_unsupported_onnx_version_raises_error(architectures: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    nlp = initialized(architectures["TENER"])
     monkeypatch.setattr(onnx, "__version__", "2.0.0")
     with pytest.raises(RemedyError, match=r"onnx 2\.0\.0 is not supported.*'onnx<2'"):
         export_model(nlp)

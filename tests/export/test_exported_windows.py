@@ -1,4 +1,4 @@
-"""The windows of an exported graph are the windows of the pipeline."""
+"""Test that an exported graph splits texts into the same windows as the pipeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LENGTHS = st.lists(st.integers(0, 150), min_size=1, max_size=60)
 def windows_of_graph(
     cut: Callable[[Graph, Value, Value, Value], Windows], lengths: Sequence[int], is_end: NDArray[np.bool_]
 ) -> list[Window]:
-    """Return the windows over concatenated texts that a graph computes, in the order of their kept parts.
+    """Return the windows over concatenated texts that a graph computes, in the order of the parts that are kept.
 
     cut (Callable): Adds the windows to a graph, from the starts and ends of texts and the mask of sentence ends.
     """
@@ -42,7 +42,7 @@ def windows_of_graph(
     return sorted((window for window in found if window.keep_start < window.keep_end), key=lambda w: w.keep_start)
 
 
-def joined(windows_of_texts: Sequence[Sequence[Window]], lengths: Sequence[int]) -> list[Window]:
+def concatenate_windows(windows_of_texts: Sequence[Sequence[Window]], lengths: Sequence[int]) -> list[Window]:
     """Return the windows of texts as windows over the concatenated texts."""
     starts = np.cumsum([0, *lengths]).tolist()
     return [
@@ -65,7 +65,7 @@ def test_graph_and_pipeline_cut_texts_at_the_same_sentences(lengths, overlap, ex
     rules = {"size": 2 * overlap + extra, "overlap": overlap, "sentences": sentences}
     is_end = np.random.default_rng(seed).random(sum(lengths)) < frequency
     texts = np.split(is_end, np.cumsum(lengths)[:-1])
-    expected = joined([cut_windows(len(ends), ends, **rules) for ends in texts], lengths)
+    expected = concatenate_windows([cut_windows(len(ends), ends, **rules) for ends in texts], lengths)
     assert windows_of_graph(lambda *inputs: cut_at_sentences(*inputs, **rules), lengths, is_end) == expected
 
 
@@ -88,7 +88,7 @@ def test_graph_and_pipeline_cut_evenly_at_the_same_positions(lengths, overlap, e
         lengths,
         np.zeros(0, dtype=bool),
     )
-    assert found == joined(expected, lengths)
+    assert found == concatenate_windows(expected, lengths)
 
 
 @settings(deadline=None, max_examples=60)

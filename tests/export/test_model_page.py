@@ -1,4 +1,4 @@
-"""The page of an exported model in a browser, from a disk and from a static host: it finds what the pipeline finds."""
+"""Test the page of an exported model in a browser, from disk and from a static host, against the pipeline."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CATCH = """
 
 
 class ModelPage:
-    """A page with what a person does there."""
+    """A page with the actions of a user."""
 
     def __init__(self, browser: Browser, nlp: Language, url: str) -> None:
         self.browser = browser
@@ -63,7 +63,7 @@ class ModelPage:
     def choose(self, content: bytes) -> None:
         self.browser.run(CHOOSE, list(content))
 
-    def shows(self, *entities: tuple[str, str, float]) -> None:
+    def wait_for_entities(self, *entities: tuple[str, str, float]) -> None:
         """Wait until the text has these entities: text, label and probability."""
         expected = [[text, label, pytest.approx(100 * probability, abs=0.6)] for text, label, probability in entities]
         self.browser.wait(lambda: self.entities() == expected)
@@ -78,8 +78,8 @@ class ModelPage:
     def expected(self, text: str) -> list[tuple[str, str, float]]:
         return [(entity["text"], entity["label"], entity["probability"]) for entity in find_entities(self.nlp, text)]
 
-    def is_well(self) -> None:
-        """Nothing is in the console, nothing was fetched, and nothing is wider than the window."""
+    def assert_no_problems(self) -> None:
+        """Assert that the console is empty, that nothing was requested, and that the page fits into the window."""
         assert (self.browser.console_messages(), self.browser.requested_urls()) == ([], [])
         width = self.browser.run("return [document.documentElement.scrollWidth, innerWidth]")
         assert width[0] <= width[1]
@@ -96,16 +96,16 @@ def find_entities(nlp: Language, text: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a pipeline, one of whose labels is markup, its file and its page."""
+    """Return a directory with a trained pipeline, its ONNX file and its page. A label contains markup."""
     folder = tmp_path_factory.mktemp("exported")
     nlp = pipeline(small_tok2vecs(folder)["TENER"], view="characters", window=60, overlap=10)
-    named = {"PER": "PER", "ORG": "ORG", "GPE": LABEL}
-    texts = [(text, [(start, end, named[label]) for start, end, label in entities]) for text, entities in TEXTS]
+    label_names = {"PER": "PER", "ORG": "ORG", "GPE": LABEL}
+    texts = [(text, [(start, end, label_names[label]) for start, end, label in entities]) for text, entities in TEXTS]
     learn(nlp, examples_of(nlp, texts), steps=200, enough=0.05)
     nlp.meta.update(license=HOSTILE, sources=[{"name": HOSTILE, "url": "https://example.com"}])
     nlp.to_disk(folder / "model")
-    words = ("--output", folder / "ner.onnx", "--page", folder / "page", "--wasm", WASM)
-    run = run_tener("export", folder / "model", *words)
+    arguments = ("--output", folder / "ner.onnx", "--page", folder / "page", "--wasm", WASM)
+    run = run_tener("export", folder / "model", *arguments)
     assert (run.code, "with the same probabilities" in run.text) == (0, True), run.text
     return folder
 
@@ -124,7 +124,7 @@ def page(browser: Browser, folder: Path, nlp: Language) -> ModelPage:
 
 @pytest.fixture
 def host(folder: Path) -> Iterator[str]:
-    """The address of a static host of the page."""
+    """Return the address of a static web server with the page."""
 
     class Handler(SimpleHTTPRequestHandler):
         def log_message(self, *arguments: Any) -> None:
@@ -136,34 +136,34 @@ def host(folder: Path) -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_page_from_a_disk_finds_what_the_pipeline_finds_on_a_phone(page: ModelPage) -> None:
+def test_page_from_disk_finds_entities_of_pipeline(page: ModelPage) -> None:
     page.open(size=PHONE)
-    page.shows(*page.expected(page.browser.run("return document.getElementById('input').value")))
+    page.wait_for_entities(*page.expected(page.browser.run("return document.getElementById('input').value")))
     for text in (UNSEEN, "😀𠮷王小明去了上海\n北京大学", "今天天气很好"):
         page.enter(text)
-        page.shows(*page.expected(text))
+        page.wait_for_entities(*page.expected(text))
     assert page.text("count") == "6"
     assert page.text("nothing") == "No entities were found in this text."
-    page.is_well()
+    page.assert_no_problems()
     assert page.browser.violations() == []
 
 
-def test_markup_in_texts_labels_and_terms_stays_text(page: ModelPage) -> None:
+def test_markup_in_texts_and_labels_is_escaped(page: ModelPage) -> None:
     page.open(size=PHONE)
     page.enter(f"王小明去了上海{HOSTILE}")
     page.browser.wait(lambda: [LABEL in entity for entity in page.entities()] == [False, True])
     assert HOSTILE in page.text("origin")
     assert page.browser.run("return document.querySelectorAll('main img, main b:not(.chip b)').length") == 0
     assert page.browser.driver.title == "Find entities"
-    page.is_well()
+    page.assert_no_problems()
 
 
 @pytest.mark.slow
-def test_a_page_from_a_static_host_runs_nothing_but_its_own_and_asks_for_nothing(page: ModelPage, host: str) -> None:
+def test_hosted_page_blocks_foreign_scripts_and_requests(page: ModelPage, host: str) -> None:
     page.open(host)
     page.enter(UNSEEN)
-    page.shows(*page.expected(UNSEEN))
-    page.is_well()
+    page.wait_for_entities(*page.expected(UNSEEN))
+    page.assert_no_problems()
     injected = "const s = document.createElement('script'); s.textContent = 'window.ran = 1'; document.body.append(s)"
     assert page.browser.run(f"{injected}; return window.ran") is None
     assert page.browser.run("return fetch('x').then(() => 'fetched', () => 'refused')") == "refused"
@@ -172,60 +172,62 @@ def test_a_page_from_a_static_host_runs_nothing_but_its_own_and_asks_for_nothing
 
 
 @pytest.mark.slow
-def test_the_page_is_in_chinese_too_and_keeps_the_text(page: ModelPage) -> None:
+def test_switching_to_chinese_preserves_text(page: ModelPage) -> None:
     page.open()
     page.enter(UNSEEN)
-    page.shows(*page.expected(UNSEEN))
+    page.wait_for_entities(*page.expected(UNSEEN))
     try:
         page.browser.driver.find_element("id", "language").click()
         page.browser.wait(lambda: page.browser.run("return document.documentElement.lang") == "zh")
-        page.shows(*page.expected(UNSEEN))
+        page.wait_for_entities(*page.expected(UNSEEN))
         assert page.text("file-title") == "每行一条文本的文件"
         assert "10,000" in page.text("pieces")
         assert not re.search(r"[A-Za-z]{3}", page.text("private") + page.text("pieces") + page.text("about")[5:])
-        page.is_well()
+        page.assert_no_problems()
     finally:
         page.browser.run("localStorage.clear(); history.replaceState(null, '')")
 
 
 @pytest.mark.slow
-def test_a_long_text_is_read_in_pieces_with_progress(page: ModelPage) -> None:
+def test_long_text_is_processed_in_parts_with_progress(page: ModelPage) -> None:
     page.open()
     line = "𠮷王小明去了上海。\n"
     text = line * (2 * MAX_CHARACTERS // len(line)) + "今天天气很好" * (MAX_CHARACTERS // 5)
     page.browser.run(
-        """window.shares = []; new MutationObserver(() => shares.push(document.getElementById("working").textContent))
+        """window.percentages = [];
+            new MutationObserver(() => percentages.push(document.getElementById("working").textContent))
             .observe(document.getElementById("working"), { childList: true })"""
     )
     page.enter(text)
     page.browser.wait(lambda: page.text("shown").startswith(f"{2 * text.count(line):,}"), seconds=60)
-    shares = [int(share) for share in re.findall(r"(\d+) % of the text", " ".join(page.browser.run("return shares")))]
-    assert len(shares) > 1
-    assert shares == sorted(shares)
+    messages = " ".join(page.browser.run("return percentages"))
+    percentages = [int(percentage) for percentage in re.findall(r"(\d+) % of the text", messages)]
+    assert len(percentages) > 1
+    assert percentages == sorted(percentages)
     found = page.entities()
     assert {entity for entity, *_ in found} == {"王小明", "上海"}
-    # Another text is not kept waiting by the one before.
+    # A new text interrupts the processing of the previous one.
     page.enter(text)
     page.enter("王小明")
-    page.shows(*page.expected("王小明"))
+    page.wait_for_entities(*page.expected("王小明"))
 
 
 @pytest.mark.slow
-def test_lines_may_be_read_each_as_a_text(page: ModelPage) -> None:
+def test_lines_can_be_separate_texts(page: ModelPage) -> None:
     lines = ["王小明", "", "𠮷去了上海", *["李华和张伟昨天从南京大学去了北京大学"] * 300]
     page.open()
     try:
         page.enter("\n".join(lines))
         page.browser.run("lines.value = 'lines'; lines.dispatchEvent(new Event('change'))")
         expected = {line: page.expected(line) for line in lines}
-        page.shows(*(entity for line in lines for entity in expected[line]))
-        page.is_well()
+        page.wait_for_entities(*(entity for line in lines for entity in expected[line]))
+        page.assert_no_problems()
     finally:
         page.browser.run("localStorage.clear()")
 
 
 @pytest.mark.slow
-def test_a_file_of_lines_becomes_a_record_for_each(page: ModelPage, nlp: Language) -> None:
+def test_lines_of_file_are_saved_as_records(page: ModelPage, nlp: Language) -> None:
     texts = ["王小明去了上海", "", "𠮷北京大学😀", "王小明去了上海。" * (MAX_CHARACTERS // 6), *["京"] * 3000]
     page.open()
     page.browser.run(CATCH)
@@ -251,11 +253,11 @@ def test_a_file_of_lines_becomes_a_record_for_each(page: ModelPage, nlp: Languag
     page.browser.driver.find_element("id", "stop").click()
     page.browser.wait(lambda: page.text("progress") == "Stopped: nothing is saved.")
     assert len(page.browser.run("return window.saved")) == 1
-    page.is_well()
+    page.assert_no_problems()
 
 
 @pytest.mark.slow
-def test_a_page_with_a_damaged_model_says_so(page: ModelPage, folder: Path, nlp: Language) -> None:
+def test_damaged_model_shows_message(page: ModelPage, folder: Path, nlp: Language) -> None:
     html = make_model_page(b"no model", describe(nlp, find_tagger(nlp)), read_runtime(WASM))
     (folder / "damaged.html").write_text(html, encoding="utf8")
     page.open((folder / "damaged.html").as_uri())
@@ -263,7 +265,7 @@ def test_a_page_with_a_damaged_model_says_so(page: ModelPage, folder: Path, nlp:
     assert page.entities() == []
 
 
-def test_no_path_of_this_machine_is_in_what_is_written(folder: Path) -> None:
+def test_output_contains_no_local_paths(folder: Path) -> None:
     page = (folder / "page" / "index.html").read_text(encoding="utf8")
     data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
     assert data["about"]["pipeline"]["name"] == "model"
@@ -283,7 +285,7 @@ def test_no_path_of_this_machine_is_in_what_is_written(folder: Path) -> None:
         (["--page", "page"], 1, "index.html: exists already Choose another path, or add --force to overwrite it."),
     ],
 )
-def test_a_wrong_command_line_is_refused_before_anything_is_computed(
+def test_invalid_arguments_raise_error_before_export(
     folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], code: int, message: str
 ) -> None:
     monkeypatch.chdir(folder)
@@ -291,7 +293,7 @@ def test_a_wrong_command_line_is_refused_before_anything_is_computed(
     assert (run.code, message in run.text) == (code, True)
 
 
-def test_another_script_than_that_of_onnx_runtime_is_refused(tmp_path: Path) -> None:
+def test_wrong_onnx_runtime_version_raises_error(tmp_path: Path) -> None:
     (tmp_path / "ort.wasm.bundle.min.mjs").write_text("// ONNX Runtime Web v9\nexport default 1;", encoding="utf8")
     (tmp_path / "ort-wasm-simd-threaded.wasm").write_bytes(b"")
     with pytest.raises(RemedyError, match=r"Use onnxruntime-web@1\.30\.0"):

@@ -1,4 +1,4 @@
-"""Transformers of trained pipelines in ONNX: equal features and entities, and what cannot be converted."""
+"""Test the conversion of transformers in trained pipelines to ONNX: equal features and entities, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def transformer(name, **settings):
     return {"@architectures": "spacy_tener.TransformerEmbed.v1", "name": str(name), "dropout": 0.0, **settings}
 
 
-def learned(tok2vec, **settings):
+def initialized(tok2vec, **settings):
     nlp = pipeline(tok2vec, **settings)
     examples = examples_of(nlp)
     nlp.initialize(lambda: examples)
@@ -47,8 +47,8 @@ def rows(nlp, docs):
 @pytest.mark.parametrize(
     "settings", [{}, {"pooling": "first", "layers": 2}, {"frozen": True, "window": 30, "overlap": 7}], ids=str
 )
-def test_features_are_those_of_torch_for_pieces_windows_and_layers(settings, tiny, tmp_path):
-    nlp = learned(transformer(tiny, **settings))
+def test_converted_features_equal_torch(settings, tiny, tmp_path):
+    nlp = initialized(transformer(tiny, **settings))
     docs = [
         spacy.tokens.Doc(nlp.vocab, words=WORDS),
         *map(nlp.make_doc, ["", "京", LONG, *(text for text, _ in TEXTS)]),
@@ -76,11 +76,11 @@ def test_features_are_those_of_torch_for_pieces_windows_and_layers(settings, tin
         (None, "unknown"),
     ],
 )
-def test_meta_json_names_the_licence_of_the_model_card(card, licence, tmp_path):
+def test_meta_contains_licence_of_model_card(card, licence, tmp_path):
     path = save_tiny_transformer(tmp_path / "bert-tiny")
     if card is not None:
         (path / "README.md").write_text(card, encoding="utf8", newline="")
-    nlp = learned(transformer(path))
+    nlp = initialized(transformer(path))
     nlp.to_disk(tmp_path / "trained")
     loaded = spacy.load(tmp_path / "trained")
     to_onnx(loaded, "float32")
@@ -88,10 +88,10 @@ def test_meta_json_names_the_licence_of_the_model_card(card, licence, tmp_path):
     assert (encoder["name"], encoder["origin"], encoder["licence"]) == ("bert, float32", "bert-tiny", licence)
 
 
-def test_beside_another_embedder_only_the_transformer_is_replaced(tiny, tmp_path):
+def test_conversion_replaces_only_transformer(tiny, tmp_path):
     tok2vec = small_tok2vecs(tmp_path)["TENER"]
     joined = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": tok2vec["embed"], "second": transformer(tiny)}
-    nlp = learned({**tok2vec, "embed": joined})
+    nlp = initialized({**tok2vec, "embed": joined})
     docs = [nlp.make_doc(text) for text, _ in TEXTS]
     expected = rows(nlp, docs)
     to_onnx(nlp, "float32")
@@ -99,7 +99,7 @@ def test_beside_another_embedder_only_the_transformer_is_replaced(tiny, tmp_path
     np.testing.assert_allclose(rows(copy, docs), expected, atol=1e-4)
 
 
-def test_int8_finds_the_same_entities_and_is_read_in_any_batch():
+def test_int8_predicts_equal_entities_in_any_batch():
     nlp = spacy.load(trained("converted"))
     docs = [nlp.make_doc(text) for text, _ in TEXTS]
     alone = np.concatenate([rows(nlp, [doc]) for doc in docs])
@@ -111,7 +111,7 @@ def test_int8_finds_the_same_entities_and_is_read_in_any_batch():
     assert (encoder["name"], len(encoder["digest"])) == ("bert, int8", 64)
 
 
-def test_a_component_that_is_a_transformer_is_converted_for_its_listeners(tiny):
+def test_shared_tok2vec_is_converted_for_listeners(tiny):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tok2vec", config={"model": transformer(tiny)})
     listener = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
@@ -132,22 +132,22 @@ def test_a_component_that_is_a_transformer_is_converted_for_its_listeners(tiny):
         np.testing.assert_allclose(after, before, atol=1e-3)
 
 
-def test_a_disabled_component_is_converted_too(tiny):
-    nlp = learned(transformer(tiny))
+def test_disabled_component_is_converted(tiny):
+    nlp = initialized(transformer(tiny))
     nlp.disable_pipe("tener_ner")
     to_onnx(nlp, "float32")
     assert not [node for node in nlp.get_pipe("tener_ner").model.walk() if node.name == "transformer_embed"]
     assert "onnxruntime>=1.19" in nlp.meta["requirements"]
 
 
-def test_changed_entities_are_counted_and_shown():
+def test_changed_entities_are_reported():
     old, new = (rule_pipeline(PER="李华", ORG=organisation) for organisation in ("大学", "北京大学"))
     same, changed = changed_entities(old, new, ["李华在北京大学", "李华"])
     assert same == 2
     assert changed == [("new", "ORG", "北京大学"), ("old", "ORG", "大学")]
 
 
-def test_entities_of_a_spancat_are_compared_too():
+def test_spancat_entities_are_compared():
     sides = []
     for threshold in (0.0, 1.0):
         nlp = spacy.blank("zh")
@@ -158,8 +158,8 @@ def test_entities_of_a_spancat_are_compared_too():
     assert (same, sorted(changed)) == (0, [("old", "PER", text) for text in ("华", "李", "李华")])
 
 
-def test_the_command_converts_and_compares(tiny, tmp_path):
-    nlp = learned(transformer(tiny))
+def test_trim_command_converts_and_compares(tiny, tmp_path):
+    nlp = initialized(transformer(tiny))
     nlp.to_disk(tmp_path / "old")
     before = {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()}
     (tmp_path / "raw.txt").write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
@@ -168,20 +168,20 @@ def test_the_command_converts_and_compares(tiny, tmp_path):
     assert ran.code == 0, ran.text
     assert "8 texts: " in ran.text
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()} == before
-    refused = [
+    invalid_arguments = [
         ("Convert its transformer by --onnx", *arguments[:2], "-o", tmp_path / "newer"),
         ("exists already", *arguments, "-o", tmp_path / "new"),
         ("--half: --onnx keeps all rows", *arguments, "-o", tmp_path / "newer", "--half"),
         ("The pipeline has no transformer", tmp_path / "new", *arguments[1:], "-o", tmp_path / "newer"),
     ]
-    for message, *words in refused:
+    for message, *words in invalid_arguments:
         ran = run_tener("trim", *words)
         assert ran.code
         assert message in ran.text
 
 
-def test_a_pipeline_whose_place_the_new_one_takes_is_compared_too(tiny, tmp_path, monkeypatch):
-    learned(transformer(tiny)).to_disk(tmp_path / "model")
+def test_overwritten_pipeline_is_compared(tiny, tmp_path, monkeypatch):
+    initialized(transformer(tiny)).to_disk(tmp_path / "model")
     (tmp_path / "raw.txt").write_text("李华", encoding="utf8")
     compared = []
     monkeypatch.setattr(
@@ -195,44 +195,44 @@ def test_a_pipeline_whose_place_the_new_one_takes_is_compared_too(tiny, tmp_path
     assert with_transformer == [True, False]
 
 
-def refused(nlp, *parts, error=RemedyError):
+def assert_conversion_fails(nlp, *parts, error=RemedyError):
     with pytest.raises(error) as caught:
         to_onnx(nlp, "int8")
     for part in parts:
         assert part in str(caught.value)
 
 
-def test_a_transformer_that_components_share_is_refused_with_a_remedy():
+def test_shared_transformer_raises_error():
     nlp = spacy.blank("zh")
     nlp.add_pipe("transformer")
-    refused(nlp, "'transformer' is a shared transformer", "overlay transformer")
+    assert_conversion_fails(nlp, "'transformer' is a shared transformer", "overlay transformer")
 
 
-def test_packages_that_are_missing_are_told(tiny, monkeypatch):
-    nlp = learned(transformer(tiny))
+def test_missing_packages_raise_error(tiny, monkeypatch):
+    nlp = initialized(transformer(tiny))
     for package in ("onnx", "onnxruntime"):
         with monkeypatch.context() as patched:
             patched.setitem(sys.modules, package, None)
-            refused(nlp, f"the package {package}, ", "pip install", error=MissingPackageError)
+            assert_conversion_fails(nlp, f"the package {package}, ", "pip install", error=MissingPackageError)
 
 
-class Length(torch.nn.Module):
-    """A layer that the exporter takes for what it is for one length."""
+class LengthDependent(torch.nn.Module):
+    """A layer that the exporter converts for a single length only."""
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         return rows + float(rows.shape[1])
 
 
-class Sorting(torch.nn.Module):
-    """A layer that ONNX has no operator for."""
+class Unsupported(torch.nn.Module):
+    """A layer without an ONNX operator."""
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         return torch.linalg.svd(rows)[0] @ rows
 
 
-@pytest.mark.parametrize(("layer", "reason"), [(Length(), "from torch"), (Sorting(), "linalg_svd")])
-def test_a_transformer_that_cannot_be_exported_is_told(layer, reason, tiny):
-    nlp = learned(transformer(tiny))
+@pytest.mark.parametrize(("layer", "reason"), [(LengthDependent(), "from torch"), (Unsupported(), "linalg_svd")])
+def test_unsupported_layer_raises_error(layer, reason, tiny):
+    nlp = initialized(transformer(tiny))
     module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
     module.transformer.embeddings.LayerNorm = torch.nn.Sequential(module.transformer.embeddings.LayerNorm, layer)
-    refused(nlp, reason, "Try the tested versions: torch 2.13", "with torch")
+    assert_conversion_fails(nlp, reason, "Try the tested versions: torch 2.13", "with torch")

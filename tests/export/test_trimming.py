@@ -1,4 +1,4 @@
-"""Tables that lost rows: what they still know reads as before, all else as unknown, and they can go on learning."""
+"""Test trimmed embedding tables: predictions for remaining and removed strings, sizes, and further training."""
 
 from collections import Counter
 
@@ -34,19 +34,19 @@ def emissions(nlp, texts):
 
 
 def heights(nlp):
-    """The heights of the first embedder's tables."""
+    """Return the number of rows of the tables in the first embedder."""
     return table_embedders(nlp.get_pipe("tener_ner").model)[0].vocabulary.heights()
 
 
 def trim(nlp, texts, **settings):
-    """Trim a pipeline."""
+    """Trim the tables of a pipeline to the strings of the texts."""
     model = nlp.get_pipe("tener_ner").model
     counts = count_rows(model, [TokenBatch.of([nlp.make_doc(text) for text in texts])])
     trim_tables(model, counts, **{"min_count": 1, "half": False} | settings)
 
 
 def sizes(nlp):
-    """The bytes of all tables."""
+    """Return the size of all tables in bytes."""
     embedders = table_embedders(nlp.get_pipe("tener_ner").model)
     return [
         embedder.shim.weights[embedder.vocabulary.weight_of(name)].nbytes
@@ -55,28 +55,28 @@ def sizes(nlp):
     ]
 
 
-def test_texts_whose_strings_stay_read_as_before(nlp):
-    before, whole, unknown = emissions(nlp, FEW), sizes(nlp), emissions(nlp, ["鸟虫鱼"])
+def test_trimming_preserves_predictions_for_remaining_strings(nlp):
+    before, original_sizes, unknown = emissions(nlp, FEW), sizes(nlp), emissions(nlp, ["鸟虫鱼"])
     trim(nlp, FEW)
-    assert all(after <= size for after, size in zip(sizes(nlp), whole, strict=True))
+    assert all(after <= size for after, size in zip(sizes(nlp), original_sizes, strict=True))
     assert heights(nlp)["unigram"] == 1 + len(set("".join(FEW)))
     np.testing.assert_array_equal(emissions(nlp, FEW), before)
-    # Characters that are not in these texts have become like those of no text.
+    # Characters that do not occur in these texts have become unknown.
     np.testing.assert_allclose(emissions(nlp, ["学李华"]), unknown, atol=1e-6)
     again = spacy.blank("zh").from_config(nlp.config)
     np.testing.assert_array_equal(emissions(again.from_bytes(nlp.to_bytes()), FEW), before)
 
 
-def test_strings_stay_that_come_often_enough(nlp):
+def test_min_count_removes_rare_strings(nlp):
     counts = Counter("".join(FEW + MORE))
     trim(nlp, FEW + MORE, min_count=3)
     assert heights(nlp)["unigram"] == 1 + sum(count >= 3 for count in counts.values())
 
 
-def test_half_the_bytes_are_nearly_the_same_numbers(nlp):
-    before, whole = emissions(nlp, FEW + MORE), sizes(nlp)
+def test_half_option_approximately_preserves_predictions(nlp):
+    before, original_sizes = emissions(nlp, FEW + MORE), sizes(nlp)
     trim(nlp, FEW + MORE, half=True)
-    assert all(after <= size / 2 for after, size in zip(sizes(nlp), whole, strict=True))
+    assert all(after <= size / 2 for after, size in zip(sizes(nlp), original_sizes, strict=True))
     after = emissions(nlp, FEW + MORE)
     assert after.dtype == np.float32
     np.testing.assert_allclose(after, before, atol=5e-3)
@@ -84,7 +84,7 @@ def test_half_the_bytes_are_nearly_the_same_numbers(nlp):
     np.testing.assert_array_equal(emissions(loaded, FEW + MORE), after)
 
 
-def test_what_was_trimmed_goes_on_learning(nlp):
+def test_trimmed_pipeline_can_be_trained_further(nlp):
     trim(nlp, FEW, half=True)
     optimizer = nlp.resume_training()
     losses = [nlp.update(examples_of(nlp), sgd=optimizer)["tener_ner"] for _ in range(10)]
@@ -93,7 +93,7 @@ def test_what_was_trimmed_goes_on_learning(nlp):
 
 
 @pytest.mark.parametrize("fewer", [0, 1])
-def test_tables_of_at_most_so_many_rows_stay_whole(nlp, monkeypatch, fewer):
+def test_small_tables_are_not_trimmed(nlp, monkeypatch, fewer):
     before = heights(nlp)["unigram"]
     monkeypatch.setattr(trimming, "MIN_TABLE_ROWS", before - fewer)
     trim(nlp, FEW)
