@@ -163,7 +163,7 @@ def test_profile_counts_padded_bigrams_and_trigrams() -> None:
     once, twice = profiles(["上海", "上海上海"])
     assert 0 < once @ twice < 1
     (row,) = profiles(["上海" * 4])
-    assert row.max() / row[row > 0].min() == pytest.approx(2.0)  # the square root of the counts 4 and 1
+    assert row.max() / row[row > 0].min() == pytest.approx(2.0)  # counts of 4 and 1, after the square root
     assert np.linalg.norm(profiles(["王小明去了上海"])) == pytest.approx(1.0, abs=1e-6)
 
 
