@@ -139,7 +139,7 @@ def test_selected_words_are_unique_and_without_white_space() -> None:
 
 
 class LetterCounts:
-    """An encoder that counts the letters of words. After `capacity` words, it raises an error, as if the disk were full."""
+    """An encoder that counts the letters of words. After `capacity` words, it raises a disk full error."""
 
     width, digest = 26, "letters"
 
