@@ -1,4 +1,4 @@
-"""Everything by spaCy's own commands; training in a process of its own, which finds the package by its entry points."""
+"""spaCy's own commands. Training runs in a new process, which finds the package by its entry points."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ CONFIG = Path(__file__).parent.parent / "configs" / "weibo.cfg"
 SENTENCES = "王 B-PER\n小 M-PER\n明 E-PER\n去 O\n上 B-GPE\n海 E-GPE\n\n京 S-GPE\n\n今 O\n天 O\n\n"
 CORPUS = ["--paths.train", "corpus/train.spacy", "--paths.dev", "corpus/dev.spacy"]
 MODEL = "--components.tener_ner.model"
-TINY = [f"{MODEL}.tok2vec.width", "16", f"{MODEL}.tok2vec.heads", "2", f"{MODEL}.tok2vec.embed.width", "8"]
-SHORT = ["--training.max_steps", "2", "--training.eval_frequency", "1"]
+SMALL_MODEL = [f"{MODEL}.tok2vec.width", "16", f"{MODEL}.tok2vec.heads", "2", f"{MODEL}.tok2vec.embed.width", "8"]
+SHORT_TRAINING = ["--training.max_steps", "2", "--training.eval_frequency", "1"]
 
 
 @dataclass
 class Workspace:
-    """A directory where commands ran, and what each of them printed."""
+    """A directory in which commands are run, and the output of each command."""
 
     path: Path
-    printed: dict[str, str] = field(default_factory=dict)
+    output_by_command: dict[str, str] = field(default_factory=dict)
 
     def run(self, *command: str) -> None:
-        """Run a command in this process, for the start of another takes longer than what most of them do."""
+        """Run a command in this process, since starting a new process takes longer than most commands."""
         output, before = io.StringIO(), Path.cwd()
         os.chdir(self.path)
         try:
@@ -45,46 +45,46 @@ class Workspace:
                 app(list(command), standalone_mode=False)
         finally:
             os.chdir(before)
-        self.printed[" ".join(command[:2])] = output.getvalue()
+        self.output_by_command[" ".join(command[:2])] = output.getvalue()
 
-    def run_apart(self, *command: str) -> None:
-        """Run a command in a process of its own."""
-        plain = {"WASABI_LOG_FRIENDLY": "1", "NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-        # No other PYTHONPATH: what is installed is what is tested.
+    def run_in_subprocess(self, *command: str) -> None:
+        """Run a command in a new process."""
+        plain_output = {"WASABI_LOG_FRIENDLY": "1", "NO_COLOR": "1", "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
+        # This replaces PYTHONPATH, so that the installed package is tested.
         environment = {**os.environ, **hide_packages("transformers")}
         result = subprocess.run(
             [sys.executable, "-m", "spacy", *command],
             cwd=self.path,
-            env={**environment, **plain, "PYTHONIOENCODING": "utf8"},
+            env={**environment, **plain_output, "PYTHONIOENCODING": "utf8"},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf8",
             check=False,
         )
         assert result.returncode == 0, f"spacy {' '.join(command)}:\n{result.stdout}"
-        self.printed[" ".join(command[:2])] = result.stdout
+        self.output_by_command[" ".join(command[:2])] = result.stdout
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
-    """From text files to scores."""
-    work = Workspace(tmp_path_factory.mktemp("work"))
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace in which a corpus was converted, and a pipeline was trained and evaluated."""
+    workspace = Workspace(tmp_path_factory.mktemp("work"))
     for name in ("train", "dev"):
-        (work.path / f"{name}.char.bmes").write_text(SENTENCES, encoding="utf8")
-    work.run("tener", "convert", "train.char.bmes", "dev.char.bmes", "-o", "corpus")
-    work.run("init", "fill-config", str(CONFIG), "full.cfg")
-    work.run("init", "labels", "full.cfg", "labels", *CORPUS)
-    work.run("debug", "config", "full.cfg", *CORPUS)
-    work.run("debug", "model", "full.cfg", "tener_ner", "--print-step1", "--print-step3", *CORPUS, *TINY)
-    read_labels(work.path)
-    work.run_apart("train", "labelled.cfg", "--output", "training", *CORPUS, *TINY, *SHORT)
-    work.run("evaluate", "training/model-last", "corpus/dev.spacy", "--output", "scores.json")
-    work.run("benchmark", "speed", "training/model-last", "corpus/dev.spacy")
-    return work
+        (workspace.path / f"{name}.char.bmes").write_text(SENTENCES, encoding="utf8")
+    workspace.run("tener", "convert", "train.char.bmes", "dev.char.bmes", "-o", "corpus")
+    workspace.run("init", "fill-config", str(CONFIG), "full.cfg")
+    workspace.run("init", "labels", "full.cfg", "labels", *CORPUS)
+    workspace.run("debug", "config", "full.cfg", *CORPUS)
+    workspace.run("debug", "model", "full.cfg", "tener_ner", "--print-step1", "--print-step3", *CORPUS, *SMALL_MODEL)
+    read_labels(workspace.path)
+    workspace.run_in_subprocess("train", "labelled.cfg", "--output", "training", *CORPUS, *SMALL_MODEL, *SHORT_TRAINING)
+    workspace.run("evaluate", "training/model-last", "corpus/dev.spacy", "--output", "scores.json")
+    workspace.run("benchmark", "speed", "training/model-last", "corpus/dev.spacy")
+    return workspace
 
 
 def read_labels(path: Path) -> None:
-    """Let the config read its labels from the file of `init labels`, to which a label is added that the data lacks."""
+    """Add a label that the data lacks to the file of `init labels`, and use this file in the config."""
     labels = path / "labels" / "tener_ner.json"
     srsly.write_json(labels, [*srsly.read_json(labels), "ORG"])
     config = load_config(path / "full.cfg")
@@ -93,52 +93,52 @@ def read_labels(path: Path) -> None:
     config.to_disk(path / "labelled.cfg")
 
 
-def test_debug_config_finds_nothing_wrong(work: Workspace) -> None:
-    assert "Config is valid" in work.printed["debug config"]
+def test_debug_config_reports_valid_config(workspace: Workspace) -> None:
+    assert "Config is valid" in workspace.output_by_command["debug config"]
 
 
-def test_debug_model_shows_the_layers_and_goes_through_training_and_prediction(work: Workspace) -> None:
-    printed = work.printed["debug model"]
-    assert "char_embed>>transformer_encoder>>crf_head" in printed
-    assert "Initialized the model with the training corpus" in printed
-    assert "Successfully ended analysis" in printed
+def test_debug_model_prints_layers_and_completes(workspace: Workspace) -> None:
+    output = workspace.output_by_command["debug model"]
+    assert "char_embed>>transformer_encoder>>crf_head" in output
+    assert "Initialized the model with the training corpus" in output
+    assert "Successfully ended analysis" in output
 
 
-def test_training_takes_the_labels_that_init_labels_wrote(work: Workspace) -> None:
-    meta = srsly.read_json(work.path / "training" / "model-last" / "meta.json")
+def test_training_uses_labels_from_init_labels(workspace: Workspace) -> None:
+    meta = srsly.read_json(workspace.path / "training" / "model-last" / "meta.json")
     assert meta["labels"] == {"tener_ner": ["GPE", "PER", "ORG"]}
 
 
-def test_training_prints_losses_and_scores_and_saves_the_pipeline(work: Workspace) -> None:
-    printed = work.printed["train labelled.cfg"]
-    assert "LOSS TENER" in printed
-    assert "ENTS_F" in printed
-    rows = [line.split() for line in printed.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
+def test_training_prints_scores_and_saves_pipeline(workspace: Workspace) -> None:
+    output = workspace.output_by_command["train labelled.cfg"]
+    assert "LOSS TENER" in output
+    assert "ENTS_F" in output
+    rows = [line.split() for line in output.splitlines() if line.split()[:1] and line.split()[0].isdigit()]
     assert [row[1] for row in rows] == ["0", "1", "2"]
     assert all(float(row[2]) > 0 for row in rows)
-    assert (work.path / "training" / "model-best").is_dir()
+    assert (workspace.path / "training" / "model-best").is_dir()
 
 
-def test_evaluate_scores_entities(work: Workspace) -> None:
-    scores = srsly.read_json(work.path / "scores.json")
+def test_evaluate_scores_entities(workspace: Workspace) -> None:
+    scores = srsly.read_json(workspace.path / "scores.json")
     assert {"ents_p", "ents_r", "ents_f", "ents_per_type", "speed"} <= set(scores)
-    assert "NER F" in work.printed["evaluate training/model-last"]
+    assert "NER F" in workspace.output_by_command["evaluate training/model-last"]
 
 
-def test_benchmark_measures_speed(work: Workspace) -> None:
-    assert "words/s" in work.printed["benchmark speed"]
+def test_benchmark_measures_speed(workspace: Workspace) -> None:
+    assert "words/s" in workspace.output_by_command["benchmark speed"]
 
 
-def test_the_trained_pipeline_can_be_trained_further(work: Workspace) -> None:
-    nlp = spacy.load(work.path / "training" / "model-last")
+def test_trained_pipeline_can_resume_training(workspace: Workspace) -> None:
+    nlp = spacy.load(workspace.path / "training" / "model-last")
     optimizer = nlp.resume_training()
     assert "learn_rate" in optimizer.schedules, "the config's schedule, which needs no other section to be resolved"
     assert optimizer.learn_rate > 0
     assert spacy.blank("zh").from_config(nlp.config).initialize() is not None
 
 
-def test_the_command_line_loads_no_model_code() -> None:
-    """spaCy imports its plugins' commands whatever command it runs: ours may not make all of them slower."""
+def test_command_line_does_not_import_model_code() -> None:
+    """spaCy imports the commands of all plugins when it runs any command, so the import must be fast."""
     code = """
 import sys
 for name in ("torch", "gensim", "jieba", "matplotlib"):

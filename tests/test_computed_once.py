@@ -1,4 +1,4 @@
-"""Properties that are computed once, in threads and in processes that are forked meanwhile."""
+"""Cached properties that are accessed by several threads, or in forked processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from spacy_tener.processes import cached_property
 
 
 class Computed:
-    """compute (Callable): Called for the value."""
+    """An object with a cached property.
+
+    compute (Callable): Function that computes the value.
+    """
 
     def __init__(self, compute: Callable[[], object]) -> None:
         self.compute = compute
@@ -24,7 +27,7 @@ class Computed:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_a_process_forked_while_a_thread_computes_a_property_computes_it_too() -> None:
+def test_forked_process_computes_property_despite_lock() -> None:
     is_computing, may_end = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -42,11 +45,11 @@ def test_a_process_forked_while_a_thread_computes_a_property_computes_it_too() -
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
-def test_threads_that_compute_at_once_get_the_same_object() -> None:
-    together = threading.Barrier(2, timeout=60)
+def test_concurrent_threads_get_same_cached_object() -> None:
+    barrier = threading.Barrier(2, timeout=60)
 
     def compute() -> object:
-        together.wait()
+        barrier.wait()
         return object()
 
     computed, values = Computed(compute), []

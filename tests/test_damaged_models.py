@@ -1,4 +1,4 @@
-"""A damaged model file gives one clear error, or predicts what it predicted: nothing else, and soon."""
+"""Damaged model files: loading raises a clear error, or the predictions are unchanged, with limited time and memory."""
 
 import copy
 import os
@@ -13,11 +13,11 @@ import srsly
 from damage import DAMAGES, limited_resources
 from small_systems import KINDS, SYSTEMS, TEXTS, UNSEEN, trained
 
-TIMES = [3, pytest.param(1000, marks=pytest.mark.slow)]
+DAMAGES_PER_TEST = [3, pytest.param(1000, marks=pytest.mark.slow)]
 
 
-class Saved:
-    """The component of a trained pipeline, and a fresh one to load it."""
+class SavedComponent:
+    """The component of a trained pipeline on disk, and an untrained component that can load it."""
 
     def __init__(self, kind, path):
         nlp = spacy.load(trained(kind))
@@ -32,18 +32,18 @@ class Saved:
         self.emissions = nlp.get_pipe("tener_ner").model.predict(self.docs)
 
     def load(self, data):
-        """A fresh component with these bytes as its model file."""
+        """Load a new component with the given content of the model file."""
         (self.path / "model").write_bytes(data)
         return copy.deepcopy(self.fresh, {id(self.vocab): self.vocab}).from_disk(self.path)
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    return {kind: Saved(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
+    return {kind: SavedComponent(kind, tmp_path_factory.mktemp(kind)) for kind in KINDS}
 
 
-def outcome(model, data):
-    """The message of loading these bytes, or None where everything is as it was."""
+def load_error(model, data):
+    """Return the error message of loading this content, or None if the emissions of the component are unchanged."""
     with limited_resources():
         try:
             pipe = model.load(data)
@@ -53,59 +53,63 @@ def outcome(model, data):
             assert not missing, message
             assert len(message) < 3000, message[:3000]
             return message
-    for now, before in zip(pipe.model.predict(model.docs), model.emissions, strict=True):
-        np.testing.assert_array_equal(now, before)
+    for emissions, expected in zip(pipe.model.predict(model.docs), model.emissions, strict=True):
+        np.testing.assert_array_equal(emissions, expected)
     return None
 
 
-needs_limits = pytest.mark.skipif(not hasattr(os, "fork") or not Path("/proc/self/statm").exists(), reason="Linux")
+needs_resource_limits = pytest.mark.skipif(
+    not hasattr(os, "fork") or not Path("/proc/self/statm").exists(), reason="Linux"
+)
 
 
-@needs_limits
-@pytest.mark.parametrize("times", TIMES)
+@needs_resource_limits
+@pytest.mark.parametrize("times", DAMAGES_PER_TEST)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_damage_is_told_or_does_not_matter(saved, kind, damage, times):
+def test_damaged_file_raises_error_or_predicts_the_same(saved, kind, damage, times):
     rng = random.Random(f"{kind} {damage.__name__}")
-    errors = [outcome(saved[kind], damage(saved[kind].data, rng)) for _ in range(times)]
+    errors = [load_error(saved[kind], damage(saved[kind].data, rng)) for _ in range(times)]
     assert any(errors)
 
 
-@needs_limits
+@needs_resource_limits
 @pytest.mark.parametrize("kinds", pairwise([*SYSTEMS, "tener"]), ids="-".join)
-def test_the_file_of_another_architecture_is_told(saved, kinds):
+def test_file_of_other_architecture_raises_error(saved, kinds):
     first, second = (saved[kind] for kind in kinds)
-    assert outcome(first, second.data) is not None
+    assert load_error(first, second.data) is not None
 
 
-@needs_limits
+@needs_resource_limits
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_vocabulary_under_another_name_is_told(saved, kind):
-    """Thinc takes it for one attribute more, and the embedder's own would be empty."""
+def test_misspelled_vocabulary_key_raises_error(saved, kind):
+    """Thinc would load it as an additional attribute, and the embedder's vocabulary would be empty."""
     # A converted transformer's vocabulary is a file of its encoder.
     name, typo = (b"\xa8features", b"\xa8featurbs") if kind == "converted" else (b"vocabulary", b"vocabulbry")
-    assert outcome(saved[kind], saved[kind].data.replace(name, typo, 1)) is not None
+    assert load_error(saved[kind], saved[kind].data.replace(name, typo, 1)) is not None
 
 
-def without_checksum(data):
-    """The places of a model file that are in no part which has a checksum of its own."""
+def positions_without_checksum(data):
+    """Return the positions in a model file outside all parts that have their own checksum."""
     message = srsly.msgpack_loads(data)
     parts = [part for parts in (*message["shims"], *map(dict.values, message["attrs"])) for part in parts]
     starts = [data.index(part) for part in parts]
-    covered = {place for part, start in zip(parts, starts, strict=True) for place in range(start, start + len(part))}
-    return [place for place in range(len(data)) if place not in covered]
+    covered = {
+        position for part, start in zip(parts, starts, strict=True) for position in range(start, start + len(part))
+    }
+    return [position for position in range(len(data)) if position not in covered]
 
 
-@needs_limits
+@needs_resource_limits
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_bit_outside_of_the_checksums(saved, kind):
+def test_bit_flips_outside_checksums_raise_error_or_predict_the_same(saved, kind):
     data = saved[kind].data
-    for place in without_checksum(data):
+    for position in positions_without_checksum(data):
         for bit in range(8):
-            outcome(saved[kind], data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+            load_error(saved[kind], data[:position] + bytes([data[position] ^ 1 << bit]) + data[position + 1 :])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_not_damaged_is_loaded(saved, kind):
-    assert outcome(saved[kind], saved[kind].data) is None
+def test_undamaged_file_is_loaded(saved, kind):
+    assert load_error(saved[kind], saved[kind].data) is None

@@ -1,4 +1,4 @@
-"""Files as lines: encodings, compression, line ends, and files that are no text."""
+"""Reading lines of files: encodings, compression, line endings, and errors for files that are not text."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ def write(path: Path, content: bytes) -> Path:
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("last", [True, False])
-def test_bom_and_line_ends_are_taken_off(tmp_path: Path, bom: bytes, end: bytes, last: bool) -> None:
+def test_bom_and_line_endings_are_removed(tmp_path: Path, bom: bytes, end: bytes, last: bool) -> None:
     content = bom + end.join(["科 O".encode(), b"", b" x "]) + end * last
     assert list(read_lines(write(tmp_path / "a", content))) == [(1, "科 O"), (2, ""), (3, " x ")]
 
 
-def test_a_bom_after_the_start_is_data(tmp_path: Path) -> None:
+def test_bom_after_file_start_is_preserved(tmp_path: Path) -> None:
     assert list(read_lines(write(tmp_path / "a", "a\n\ufeffb".encode()))) == [(1, "a"), (2, "\ufeffb")]
 
 
-def test_only_newlines_end_lines(tmp_path: Path) -> None:
+def test_only_newline_characters_separate_lines(tmp_path: Path) -> None:
     text = "a\u2028b\x85c\x0bd\x0ce\x1cf"
     assert list(read_lines(write(tmp_path / "a", text.encode()))) == [(1, text)]
 
 
-def test_compression_is_recognised_by_the_content_and_not_by_the_name(tmp_path: Path) -> None:
+def test_compression_is_detected_by_content(tmp_path: Path) -> None:
     assert list(read_lines(write(tmp_path / "a.gz", b"a O\n"))) == [(1, "a O")]
     for compress in (gzip.compress, bz2.compress, lzma.compress):
         assert list(read_lines(write(tmp_path / "a.txt", compress(b"a O\n")))) == [(1, "a O")]
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
-def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(pack("\ufeff科 O\r\n".encode()))))
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+def test_dash_reads_standard_input(monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes]) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(compress("\ufeff科 O\r\n".encode()))))
     assert list(read_lines("-")) == [(1, "科 O")]
 
 
-def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
+def test_missing_file_and_directory_raise_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"missing\.txt: cannot be read: No such file"):
         list(read_lines(tmp_path / "missing.txt"))
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
@@ -69,20 +69,18 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
         (b"a O\rb O\r", 1, "the line contains a carriage return before its end"),
     ],
 )
-def test_what_is_no_utf_8_text_is_refused_with_its_line(tmp_path: Path, content: bytes, line: int, reason: str) -> None:
+def test_invalid_text_error_contains_line_and_reason(tmp_path: Path, content: bytes, line: int, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         list(read_lines(write(tmp_path / "a.txt", content)))
     assert (caught.value.line, caught.value.reason) == (line, reason)
 
 
-def test_a_long_line_is_read(tmp_path: Path) -> None:
+def test_long_line_is_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", b"x" * 3_000_000 + b" O\n")
     assert [len(line) for _, line in read_lines(path)] == [3_000_002]
 
 
-def test_a_line_without_end_is_refused_before_it_fills_the_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_line_beyond_maximum_length_raises_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "MAX_LINE_LENGTH", 100)
     assert list(read_lines(write(tmp_path / "fits", b"x" * 99 + b"\n"))) == [(1, "x" * 99)]
     with pytest.raises(InputError, match=r"long:2: the line is longer than 100 characters"):

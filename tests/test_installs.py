@@ -1,4 +1,4 @@
-"""What messages say to install."""
+"""Installation instructions in error messages and on pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spacy_tener.features.lexicon_sources import jieba_lexicon, read_jieba
 
 
 @pytest.mark.parametrize("packages", [("torch",), ("torch", "transformers"), ("fastapi", "uvicorn")])
-def test_who_needs_torch_is_led_to_its_build_for_the_cpu(packages: tuple[str, ...]) -> None:
+def test_torch_instruction_links_to_cpu_build(packages: tuple[str, ...]) -> None:
     assert install(*packages).startswith(f"pip install {' '.join(packages)}")
     assert ("pytorch.org/get-started" in install(*packages)) == ("torch" in packages)
 
@@ -33,7 +33,7 @@ def test_who_needs_torch_is_led_to_its_build_for_the_cpu(packages: tuple[str, ..
         ("transformers", build_transformer_embed("bert").initialize),
     ],
 )
-def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
+def test_missing_package_error_contains_pip_command(
     package: str, use: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cached in (read_jieba, segmenter._jieba):
@@ -43,8 +43,8 @@ def test_a_package_that_is_missing_is_named_with_the_command_that_installs_it(
         use()
 
 
-def test_no_page_says_to_install_our_name_from_an_index() -> None:
-    """It is on none yet, and anybody could register it."""
+def test_pages_do_not_install_this_package_from_index() -> None:
+    """The package is not on PyPI yet, where anybody could register its name."""
     command = re.compile(r"pip install[^\n]*[ '\"]spacy[_-]tener\b")
     folders = ("spacy_tener", "docs", "deploy", "research")
     files = [ROOT / "README.md", *(path for name in folders for path in (ROOT / name).rglob("*.*"))]

@@ -109,7 +109,7 @@ def compile_phrases(phrases: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{groups})\b".replace(" ", r"\s+"), re.IGNORECASE)
 
 
-def test_texts_have_no_private_phrases() -> None:
+def test_prose_contains_no_private_phrases() -> None:
     phrases = read_phrases()
     found = [
         message for name in find_files() for message in find_phrases(name, (ROOT / name).read_text("utf8"), phrases)
@@ -129,7 +129,7 @@ def test_texts_have_no_private_phrases() -> None:
         ("a.md", "# Title\n\n```\ncode\n```\n\nLearn by heart.", 7),
     ],
 )
-def test_phrases_are_found_in_texts(name: str, text: str, line: int) -> None:
+def test_phrases_are_found_in_prose(name: str, text: str, line: int) -> None:
     assert list(find_phrases(name, text, {"by heart": "overfit"})) == [
         f"{name}:{line}: 'by heart'; write: overfit".replace("by heart", "By Heart" if "By" in text else "by heart")
     ]
@@ -149,7 +149,7 @@ def test_phrases_in_code_are_ignored(name: str, text: str) -> None:
     assert not list(find_phrases(name, text, {"by heart": "overfit"}))
 
 
-def test_exceptions_are_needed() -> None:
+def test_exceptions_are_used() -> None:
     phrases = read_phrases()
     for phrase, names in ALLOWED.items():
         assert phrase in phrases

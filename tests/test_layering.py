@@ -1,5 +1,5 @@
-"""The structure of the package: the component never imports the tools that are built on it, a module imports only from
-lower layers, as CONTRIBUTING.md draws them, and no two modules import each other."""
+"""The structure of the package: the component never imports the tools that are built on it, modules import only from
+lower layers, as described in CONTRIBUTING.md, and there are no circular imports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "spacy_tener"
 BOUNDARY = "-----"
-# What spaCy needs to train, load and run a pipeline: folders, and the modules that all of them share.
+# The code that spaCy needs to train, load and run a pipeline: folders, and the modules that they share.
 COMPONENT_FOLDERS = {"pipeline", "architectures", "embedders", "onnx", "crf", "nn", "features", "optim"}
 BASE_FILES = {
     "about",
@@ -34,7 +34,7 @@ BASE_FILES = {
     "validation",
 }
 COMPONENT = COMPONENT_FOLDERS | BASE_FILES
-# What is built on the component, which never imports it.
+# The code that is built on the component. The component never imports it.
 TOOLS = {
     "cli",
     "review",
@@ -48,10 +48,10 @@ TOOLS = {
     "manifest",
     "pages",
 }
-# Folders of one layer, which do not import each other, though the picture needs a line for each.
+# Folders of the same layer, which do not import each other, although each has a line in CONTRIBUTING.md.
 SAME_LAYER = {"features", "optim"}
 LIBRARIES = {"spacy", "thinc", "torch"}
-# Packages that whole folders must not import. Names of files tell which ones.
+# Libraries that modules and folders must not import.
 FORBIDDEN_LIBRARIES = {
     **dict.fromkeys(
         ["about", "errors", "files", "manifest", "processes", "renamed", "sequences", "tagging", "types"], LIBRARIES
@@ -61,9 +61,9 @@ FORBIDDEN_LIBRARIES = {
     "features": {"torch", "thinc"},
     "onnx": {"torch", "thinc"},
 }
-# A module and its predictor are told from Thinc's layers: `grn_torch.py`, `grn_numpy.py`, `grn.py`.
-FORMS = {"_torch": {"spacy", "thinc"}, "_numpy": LIBRARIES}
-# These two know Docs and Thinc as well: a back end, and the transformers' library.
+# Libraries that implementations in torch and NumPy, such as `grn_torch.py` and `grn_numpy.py`, must not import.
+LIBRARIES_OF_SUFFIX = {"_torch": {"spacy", "thinc"}, "_numpy": LIBRARIES}
+# Exceptions, which need Docs or Thinc: the back end, and the embedder that uses the library transformers.
 THINC_AND_TORCH = {"spacy_tener.nn.backend_torch", "spacy_tener.embedders.transformer_embed_torch"}
 
 MODULES = {
@@ -72,30 +72,30 @@ MODULES = {
 }
 
 
-def picture() -> list[list[str]]:
-    """The names in each line of the picture, from the top. What follows two blanks is a comment."""
+def layers_in_contributing() -> list[list[str]]:
+    """Return the names in each line of the layers in CONTRIBUTING.md, from the top, without the descriptions."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf8").partition("holds the package to it:\n\n")[2]
     lines = text.partition("\n\n")[0].splitlines()
     assert all(line.startswith("    ") and "  " in line.strip() for line in lines)
     return [line.strip().partition("  ")[0].split() for line in lines]
 
 
-PICTURE = picture()
-LINE = [names[0][:5] for names in PICTURE].index(BOUNDARY)
-# From the bottom. The last line has the modules that all others may import.
-ORDER = [names[0] for names in reversed(PICTURE[:-1]) if names != PICTURE[LINE]]
+LAYERS = layers_in_contributing()
+BOUNDARY_INDEX = [names[0][:5] for names in LAYERS].index(BOUNDARY)
+# From the bottom, without the last line, which contains the modules that all layers may import.
+ORDER = [names[0] for names in reversed(LAYERS[:-1]) if names != LAYERS[BOUNDARY_INDEX]]
 SHARED_LAYER = min(map(ORDER.index, SAME_LAYER))
 LAYER_OF = {part: 1 + (SHARED_LAYER if part in SAME_LAYER else ORDER.index(part)) for part in ORDER}
 LAYER_OF |= dict.fromkeys(BASE_FILES, 0)
 
 
-def is_below(module: str) -> bool:
-    """Return True for a module of the component that Thinc's layers and spaCy's components stand on."""
+def is_model_module(module: str) -> bool:
+    """Return True for a module in the folders that implement models."""
     return part_of(module) in {"nn", "crf", "embedders", "architectures"}
 
 
 def part_of(module: str) -> str:
-    """The part of the package that a module is in; the package's own `__init__` is none."""
+    """Return the folder or the top-level module that contains a module. It is empty for the package's `__init__`."""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -106,8 +106,7 @@ def parsed(module: str) -> ast.Module:
 
 @cache
 def imported_names(module: str, tree: ast.AST | None = None) -> set[str]:
-    """The full names of everything that a module imports, or a part of it, wherever in the file; of `from a import b`,
-    `a.b`."""
+    """Return the full names of all imports in a module, or in a part of it. `from a import b` imports `a.b`."""
     path = MODULES[module]
     package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
     names: set[str] = set()
@@ -122,20 +121,20 @@ def imported_names(module: str, tree: ast.AST | None = None) -> set[str]:
 
 
 def package_imports(module: str) -> set[str]:
-    """The modules of this package that a module imports."""
+    """Return the modules of this package that a module imports."""
     names = imported_names(module)
     found = {name if name in MODULES else name.rpartition(".")[0] for name in names}
     return (found & set(MODULES)) - {module}
 
 
-def test_the_picture_shows_every_part_on_its_side_of_the_line() -> None:
-    assert set(chain.from_iterable(PICTURE[:LINE])) == TOOLS
-    assert set(chain.from_iterable(PICTURE[LINE + 1 : -1])) == COMPONENT_FOLDERS
-    assert set(PICTURE[-1]) == BASE_FILES
+def test_contributing_page_lists_tools_and_component_parts() -> None:
+    assert set(chain.from_iterable(LAYERS[:BOUNDARY_INDEX])) == TOOLS
+    assert set(chain.from_iterable(LAYERS[BOUNDARY_INDEX + 1 : -1])) == COMPONENT_FOLDERS
+    assert set(LAYERS[-1]) == BASE_FILES
     assert {part_of(module) for module in MODULES} - {""} == TOOLS | COMPONENT
 
 
-def test_how_it_works_draws_the_same_line() -> None:
+def test_how_it_works_page_lists_tools_and_component_parts() -> None:
     page = (ROOT / "docs" / "how-it-works.md").read_text(encoding="utf8")
     drawing = page.partition("```text\n")[2].partition("```")[0]
     tools, _, component = (set(part.split()) for part in re.split("(-{5,})", drawing))
@@ -153,13 +152,13 @@ def test_module_imports_from_lower_layers_only(module: str) -> None:
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if part_of(name) in FORBIDDEN_LIBRARIES])
-def test_module_knows_only_the_libraries_of_its_part(module: str) -> None:
+def test_module_does_not_import_forbidden_libraries(module: str) -> None:
     libraries = {name.partition(".")[0] for name in imported_names(module)}
     assert not libraries & FORBIDDEN_LIBRARIES[part_of(module)]
 
 
 def loaded_names(module: str) -> set[str]:
-    """What a module imports when it is loaded: not inside functions, and not for types alone."""
+    """Return the names that a module imports when it is loaded: not in functions, and not only for type checking."""
     return {
         name
         for node in parsed(module).body
@@ -169,35 +168,37 @@ def loaded_names(module: str) -> set[str]:
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if not name.endswith("_torch")])
-def test_only_files_named_for_torch_import_it_when_they_are_loaded(module: str) -> None:
+def test_only_torch_modules_import_torch_when_loaded(module: str) -> None:
     loaded = loaded_names(module)
     assert "torch" not in {name.partition(".")[0] for name in loaded}
     assert not {name for name in loaded if name.startswith("spacy_tener.") and "_torch." in name}
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if name.endswith(tuple(FORMS)) and is_below(name)])
-def test_a_module_and_its_predictor_know_no_docs(module: str) -> None:
+@pytest.mark.parametrize(
+    "module", [name for name in MODULES if name.endswith(tuple(LIBRARIES_OF_SUFFIX)) and is_model_module(name)]
+)
+def test_layer_implementations_do_not_import_spacy_or_thinc(module: str) -> None:
     libraries = {name.partition(".")[0] for name in imported_names(module)}
-    forbidden = FORMS["_" + module.rpartition("_")[2]]
+    forbidden = LIBRARIES_OF_SUFFIX["_" + module.rpartition("_")[2]]
     assert not libraries & forbidden or module in THINC_AND_TORCH
 
 
-def test_no_two_modules_import_each_other() -> None:
-    # A package's __init__ gathers names from its modules; asking it for one of them is not a way round.
+def test_package_has_no_circular_imports() -> None:
+    # Importing a name that an `__init__.py` re-exports counts as an import of this file.
     graph = {module: package_imports(module) for module in MODULES}
     assert list(TopologicalSorter(graph).static_order())
 
 
-def test_the_package_never_imports_what_reproduces_the_papers() -> None:
+def test_package_does_not_import_research() -> None:
     assert {name for module in MODULES for name in imported_names(module) if name.split(".")[0] == "research"} == set()
 
 
 @pytest.mark.parametrize("module", [name for name in MODULES if part_of(name) not in TOOLS])
-def test_the_component_imports_no_tool(module: str) -> None:
+def test_component_does_not_import_tools(module: str) -> None:
     assert {part_of(name) for name in package_imports(module)} & TOOLS == set()
 
 
-def test_all_registered_functions_but_the_commands_are_in_the_component() -> None:
+def test_registered_functions_are_in_component() -> None:
     entry_points = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf8"))["project"]["entry-points"]
     parts = {
         group: {part_of(function.partition(":")[0]) for function in functions.values()}
@@ -207,7 +208,7 @@ def test_all_registered_functions_but_the_commands_are_in_the_component() -> Non
     assert set(chain.from_iterable(parts.values())) <= COMPONENT
 
 
-def test_spacy_finds_the_component_which_imports_nothing_above_itself(train, tmp_path, without_torch) -> None:
+def test_loading_and_prediction_do_not_import_tools(train, tmp_path, without_torch) -> None:
     train(steps=1).to_disk(tmp_path / "pipeline")
     code = """
 import sys, spacy
@@ -223,7 +224,7 @@ print(*sys.modules)
     assert {part_of(name) for name in imported} >= {"pipeline", "architectures", "embedders", "nn", "crf", "features"}
 
 
-def test_imports_are_found_in_all_their_forms() -> None:
+def test_absolute_and_relative_imports_are_found() -> None:
     assert "spacy_tener.about.__version__" in imported_names("spacy_tener")
     assert package_imports("spacy_tener") == {"spacy_tener.about"}
     assert "spacy_tener.tagging" in package_imports("spacy_tener.pipeline.tags")

@@ -1,4 +1,4 @@
-"""Manifests: every change that may matter is named, no other is, and outputs are resumed or refused by them."""
+"""Manifests: they name the relevant changes of inputs and settings, and decide whether an output can be resumed."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def make_manifest(*, train: str = '"train.spacy"', vectors: str = '"vectors"', *
         ({}, {"log": '"training.jsonl"'}, ()),
     ],
 )
-def test_a_changed_value_is_named_with_what_it_was_and_where_logs_go_is_none(before, now, changes) -> None:
+def test_changes_name_old_and_new_values_except_log_paths(before, now, changes) -> None:
     assert make_manifest(**before).changes(make_manifest(**now)) == changes
 
 
-def test_other_contents_of_a_file_are_named_wherever_it_is_used(folder: Path) -> None:
+def test_changed_file_is_named_for_all_settings_that_use_it(folder: Path) -> None:
     before = make_manifest()
     (folder / "train.spacy").write_bytes(b"2")
     (folder / "vectors" / "data").write_bytes(b"1")
@@ -79,13 +79,13 @@ def test_other_contents_of_a_file_are_named_wherever_it_is_used(folder: Path) ->
     )
 
 
-def test_the_size_of_a_teacher_s_cache_is_no_input(folder: Path) -> None:
+def test_teacher_cache_size_is_ignored(folder: Path) -> None:
     names = accumulate(["initialize", "components", "ner", "teacher"], "{}.{}".format)
     section = "\n".join(f"[{name}]" for name in names) + "\ncache_mb = {}\n"
     assert make_manifest(component=section.format(10)).changes(make_manifest(component=section.format(20))) == ()
 
 
-def test_a_file_may_move(folder: Path) -> None:
+def test_moved_file_is_not_a_change(folder: Path) -> None:
     before = make_manifest()
     (folder / "elsewhere").mkdir()
     (folder / "train.spacy").rename(folder / "elsewhere" / "moved.spacy")
@@ -93,7 +93,7 @@ def test_a_file_may_move(folder: Path) -> None:
     assert before.changes(make_manifest(train='"missing.spacy"'))[0].endswith(', is "missing.spacy"')
 
 
-def test_hidden_files_and_names_of_places_do_not_count(folder: Path) -> None:
+def test_digest_ignores_hidden_files_and_directory_name(folder: Path) -> None:
     before = digest(folder / "vectors")
     (folder / "vectors" / ".cache").write_bytes(b"1")
     (folder / "vectors").rename(folder / "others")
@@ -102,14 +102,14 @@ def test_hidden_files_and_names_of_places_do_not_count(folder: Path) -> None:
     assert digest(folder / "others") != before
 
 
-def test_a_directory_that_has_the_name_of_some_value_is_not_taken_for_it(folder: Path) -> None:
+def test_directory_named_like_a_value_is_ignored(folder: Path) -> None:
     before = make_manifest()
     for name in ("ner", "zh"):
         (folder / name).mkdir()
     assert before.changes(make_manifest()) == ()
 
 
-def test_a_source_of_a_component_counts(folder: Path) -> None:
+def test_changed_component_source_is_named(folder: Path) -> None:
     (folder / "model").mkdir()
     (folder / "model" / "weights").write_bytes(b"1")
     before = make_manifest(component='source = "model"')
@@ -117,7 +117,7 @@ def test_a_source_of_a_component_counts(folder: Path) -> None:
     assert before.changes(make_manifest(component='source = "model"')) == ("components.ner.source: model changed",)
 
 
-def test_other_versions_count_only_where_something_else_differs() -> None:
+def test_version_changes_are_named_only_with_other_changes() -> None:
     now = make_manifest()
     assert {"Python", "spacy_tener", "spacy", "thinc", "torch", "numpy"} <= set(now.versions)
     older = Manifest(Path(), now.made_of, versions={**now.versions, "torch": "1.0"})
@@ -125,7 +125,7 @@ def test_other_versions_count_only_where_something_else_differs() -> None:
     assert older.changes(make_manifest(steps=20)) == ("training.steps: was 10, is 20", "created with torch 1.0")
 
 
-def test_a_manifest_is_read_as_it_was_written(folder: Path) -> None:
+def test_manifest_is_saved_and_loaded(folder: Path) -> None:
     manifest = make_manifest()
     manifest.finish("model-best", {"score": 0.5})
     read = Manifest.read(folder)
@@ -136,12 +136,12 @@ def test_a_manifest_is_read_as_it_was_written(folder: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", '{"made_of": {}}', '{"made_of": 1, "versions": {}, "parts": {}}', "\xff"]
 )
-def test_a_damaged_manifest_is_none(folder: Path, text: str) -> None:
+def test_damaged_manifest_reads_as_none(folder: Path, text: str) -> None:
     (folder / NAME).write_text(text, encoding="latin-1")
     assert Manifest.read(folder) is None
 
 
-# Outputs of several parts
+# Outputs with several parts
 
 REMEDY = "Name another."
 
@@ -150,7 +150,7 @@ def resume(folder: Path, **made_of: object) -> Manifest:
     return Manifest.resume(folder, made_of, remedy=REMEDY)
 
 
-def refusal(folder: Path, **made_of: object) -> str:
+def resume_error(folder: Path, **made_of: object) -> str:
     with pytest.raises(RemedyError) as caught:
         resume(folder, **made_of)
     assert caught.value.remedy == REMEDY
@@ -165,66 +165,66 @@ def write_parts(folder: Path, *parts: str, **made_of: object) -> None:
     manifest.save()
 
 
-def test_finished_parts_are_kept_with_what_is_known_of_them_where_their_files_are(tmp_path: Path) -> None:
+def test_resume_keeps_finished_parts_with_existing_files(tmp_path: Path) -> None:
     write_parts(tmp_path / "out", "a", "b", "c", size=3)
     (tmp_path / "out" / "b").unlink()
-    (tmp_path / "out" / "d").touch()  # one that was written and is not listed
+    (tmp_path / "out" / "d").touch()  # a part that is not listed in the manifest
     assert resume(tmp_path / "out", size=3).parts == {"a": {"texts": 0}, "c": {"texts": 2}}
 
 
-def test_an_output_of_other_settings_or_inputs_is_refused_by_what_changed(tmp_path: Path) -> None:
+def test_resume_error_names_changed_settings_and_inputs(tmp_path: Path) -> None:
     for name in "xyz":
         (tmp_path / name).write_text(name)
     inputs = [file_input(tmp_path / name) for name in "xyz"]
     write_parts(tmp_path / "out", "a", inputs=inputs[:2], size=3, labels=["A", "B"])
     same = {"size": 3, "labels": ["A", "B"]}
-    assert refusal(tmp_path / "out", inputs=inputs[:2], size=4, labels=["A"]) == (
+    assert resume_error(tmp_path / "out", inputs=inputs[:2], size=4, labels=["A"]) == (
         'The output was created from other inputs or settings: size: was 3, is 4; labels: was ["A", "B"], is ["A"]'
     )
-    assert refusal(tmp_path / "out", inputs=inputs, **same).endswith(f": inputs: {tmp_path / 'z'} changed")
-    assert refusal(tmp_path / "out", inputs=inputs[:1], **same).endswith(f": inputs: {tmp_path / 'y'} changed")
-    assert refusal(tmp_path / "out", inputs=inputs[1::-1], **same).endswith(": inputs: in another order")
+    assert resume_error(tmp_path / "out", inputs=inputs, **same).endswith(f": inputs: {tmp_path / 'z'} changed")
+    assert resume_error(tmp_path / "out", inputs=inputs[:1], **same).endswith(f": inputs: {tmp_path / 'y'} changed")
+    assert resume_error(tmp_path / "out", inputs=inputs[1::-1], **same).endswith(": inputs: in another order")
     (tmp_path / "x").write_text("w")
     changed = [file_input(tmp_path / name) for name in "xy"]
-    assert refusal(tmp_path / "out", inputs=changed, **same).endswith(f": inputs: {tmp_path / 'x'} changed")
+    assert resume_error(tmp_path / "out", inputs=changed, **same).endswith(f": inputs: {tmp_path / 'x'} changed")
     (tmp_path / "y").rename(tmp_path / "moved")
     (tmp_path / "x").write_text("x")
     assert resume(tmp_path / "out", inputs=[file_input(tmp_path / name) for name in ("x", "moved")], **same).parts
 
 
-def test_of_many_inputs_that_changed_three_are_named(tmp_path: Path) -> None:
+def test_resume_error_names_at_most_three_inputs(tmp_path: Path) -> None:
     inputs = [file_input(name, content="before") for name in "abcd"]
     for number, end in ((3, "inputs: a, b, c changed"), (4, "inputs: a, b, c ... changed")):
         write_parts(tmp_path / str(number), "a", inputs=inputs[:number])
         changed = [file_input(name, content=f"after {name}") for name in "abcd"[:number]]
-        assert refusal(tmp_path / str(number), inputs=changed).endswith(end)
+        assert resume_error(tmp_path / str(number), inputs=changed).endswith(end)
 
 
-def test_what_can_be_read_only_once_is_never_the_same(tmp_path: Path) -> None:
+def test_standard_input_cannot_be_resumed(tmp_path: Path) -> None:
     write_parts(tmp_path / "out", "a", texts=[stream_input("standard input")])
-    reason = refusal(tmp_path / "out", texts=[stream_input("standard input")])
+    reason = resume_error(tmp_path / "out", texts=[stream_input("standard input")])
     assert reason.endswith("texts: standard input can be read only once and cannot be compared")
 
 
-def test_an_output_without_a_part_may_be_made_of_anything(tmp_path: Path) -> None:
+def test_output_without_parts_accepts_other_settings(tmp_path: Path) -> None:
     write_parts(tmp_path / "out", text="wrong")
     resume(tmp_path / "out", text="right").finish("a")
     (tmp_path / "out" / "a").touch()
-    assert "text" in refusal(tmp_path / "out", text="wrong")
+    assert "text" in resume_error(tmp_path / "out", text="wrong")
 
 
-def test_a_directory_with_other_files_is_refused(tmp_path: Path) -> None:
+def test_directory_with_other_files_raises_error(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     for name in ("thesis.txt", ".hidden"):
         (out / name).touch()
-    assert refusal(out) == f"The output contains files (thesis.txt) but no valid {NAME}"
+    assert resume_error(out) == f"The output contains files (thesis.txt) but no valid {NAME}"
     (out / "thesis.txt").unlink()
     resume(out)
 
 
 @pytest.mark.parametrize("second", ["the same settings", "others"])
-def test_of_two_processes_that_write_one_output_one_ends(tmp_path: Path, second: str) -> None:
+def test_concurrent_writers_raise_error(tmp_path: Path, second: str) -> None:
     manifests = [resume(tmp_path / "out", text=text) for text in ("the same settings", second)]
     refused = []
     for manifest in manifests:
@@ -238,7 +238,7 @@ def test_of_two_processes_that_write_one_output_one_ends(tmp_path: Path, second:
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-def test_a_process_that_is_interrupted_while_it_saves_is_no_other_one(
+def test_interrupted_save_is_not_a_concurrent_writer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
     def interrupted(path: Path, content: bytes) -> None:

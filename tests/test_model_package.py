@@ -1,4 +1,4 @@
-"""`spacy package` of a trained pipeline: what is in the wheel, and that it runs where it is installed."""
+"""The wheel that `spacy package` builds from a trained pipeline: its files, requirements and metadata."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Wheel:
     path: Path
 
     @property
-    def names(self) -> set[str]:
+    def file_names(self) -> set[str]:
         with zipfile.ZipFile(self.path) as wheel:
             return set(wheel.namelist())
 
-    def text(self, name: str) -> str:
+    def read_text(self, name: str) -> str:
         with zipfile.ZipFile(self.path) as wheel:
             return wheel.read(name).decode("utf8")
 
     @property
     def metadata(self) -> Message:
-        return message_from_string(self.text(f"{NAME}-{VERSION}.dist-info/METADATA"))
+        return message_from_string(self.read_text(f"{NAME}-{VERSION}.dist-info/METADATA"))
 
     @property
     def requirements(self) -> list[Requirement]:
@@ -75,7 +75,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Wheel:
     return Wheel(path)
 
 
-def test_the_wheel_requires_this_package_in_the_range_it_was_trained_with(wheel: Wheel) -> None:
+def test_wheel_requires_compatible_package_versions(wheel: Wheel) -> None:
     # Older setuptools write dashes.
     required = {requirement.name.replace("-", "_"): requirement.specifier for requirement in wheel.requirements}
     assert set(required) == {"spacy", "spacy_tener"}
@@ -84,30 +84,30 @@ def test_the_wheel_requires_this_package_in_the_range_it_was_trained_with(wheel:
     assert required["spacy"].contains(spacy.about.__version__)
 
 
-def test_pipeline_readme_and_meta_are_in_the_wheel(wheel: Wheel) -> None:
+def test_wheel_contains_pipeline_readme_and_meta(wheel: Wheel) -> None:
     for name in ("README.md", "meta.json", "config.cfg", "tener_ner/model", "tokenizer/cfg", "vocab/strings.json"):
-        assert f"{INSIDE}/{name}" in wheel.names
-    readme = wheel.text(f"{INSIDE}/README.md")
+        assert f"{INSIDE}/{name}" in wheel.file_names
+    readme = wheel.read_text(f"{INSIDE}/README.md")
     assert wheel.metadata.get_payload().strip() == readme.strip()
     assert "`tener_ner`" in readme
 
 
-def test_the_hubs_push_finds_what_it_reads(wheel: Wheel) -> None:
-    """spacy-huggingface-hub 0.0.10 takes the name and the version from the wheel's file name, and reads these."""
+def test_wheel_has_layout_of_huggingface_hub_push(wheel: Wheel) -> None:
+    """spacy-huggingface-hub 0.0.10 takes name and version from the wheel's file name, and reads the README and meta."""
     repository, version, *tags = wheel.path.stem.split("-")
     assert (repository, version, tags) == (NAME, VERSION, ["py3", "none", "any"])
-    assert f"{repository}/{repository}-{version}/README.md" in wheel.names
-    meta = srsly.json_loads(wheel.text(f"{repository}/meta.json"))
-    assert meta == srsly.json_loads(wheel.text(f"{INSIDE}/meta.json"))
+    assert f"{repository}/{repository}-{version}/README.md" in wheel.file_names
+    meta = srsly.json_loads(wheel.read_text(f"{repository}/meta.json"))
+    assert meta == srsly.json_loads(wheel.read_text(f"{INSIDE}/meta.json"))
     assert (meta["lang"], meta["name"], meta["version"]) == ("zh", "letters_tiny", VERSION)
     assert meta["labels"] == {"tener_ner": ["ORG", "PER"]}
     assert {"ents_p", "ents_r", "ents_f"} <= set(meta["performance"])
     assert meta["license"] == "CC BY 4.0"
-    # It puts the Hub's metadata before the README, and would do so twice.
-    assert not wheel.text(f"{INSIDE}/README.md").startswith("---")
+    # It prepends the Hub's metadata to the README, which must not contain any.
+    assert not wheel.read_text(f"{INSIDE}/README.md").startswith("---")
 
 
-def test_meta_names_the_dictionaries_that_a_pipeline_stores_and_its_segmenter() -> None:
+def test_meta_lists_stored_dictionaries_and_segmenter() -> None:
     nlp = spacy.blank("zh", config={"nlp": {"tokenizer": {"segmenter": "jieba"}}})
     model = {
         "@architectures": "spacy_tener.CRFTagger.v1",

@@ -1,4 +1,4 @@
-"""The overlay `nested`: nested entities, from their annotation to the commands that find them."""
+"""The overlay `nested`: training on nested entities, and the commands that predict, evaluate and review them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spacy.cli.train import train
 from spacy.tokens import DocBin, Span
 from spacy.training import Example
 from spacy.training.initialize import init_nlp
-from test_spancat import NESTED, TEXT, TEXTS, answers, folder, rows
+from test_spancat import NESTED, TEXT, TEXTS, folder, offsets_and_labels, post_requests
 from test_without_torch import run
 from tiny_transformer import save_tiny_transformer
 
@@ -28,27 +28,27 @@ from spacy_tener.training.overlays import compose
 pytestmark = pytest.mark.integration
 
 __all__ = ["folder"]
-SMALL = ["training.max_steps=80", "training.eval_frequency=40", "components.tener_ner.model.dropout=0.0"]
+SHORT_TRAINING = ["training.max_steps=80", "training.eval_frequency=40", "components.tener_ner.model.dropout=0.0"]
 
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Path:
-    compose("weibo", ["nested"], SMALL).to_disk(folder / "nested.cfg", interpolate=False)
+    compose("weibo", ["nested"], SHORT_TRAINING).to_disk(folder / "nested.cfg", interpolate=False)
     data = str(folder / "spans" / "train.spacy")
     train(folder / "nested.cfg", folder / "nested", overrides={"paths.train": data, "paths.dev": data})
     return folder / "nested" / "model-best"
 
 
-def test_it_learns_entities_within_entities_and_predicts_them_without_torch(model: Path) -> None:
+def test_trained_model_predicts_without_torch(model: Path) -> None:
     code = """
 nlp = spacy.load(sys.argv[1])
 docs = list(nlp.pipe(sys.argv[2:]))
-print(json.dumps([sorted([one.start_char, one.end_char, one.label_] for one in doc.spans["sc"]) for doc in docs]))
+print(json.dumps([sorted([ent.start_char, ent.end_char, ent.label_] for ent in doc.spans["sc"]) for doc in docs]))
 """
     assert json.loads(run(code, model, *(text["text"] for text in TEXTS))) == [text["entities"] for text in TEXTS]
 
 
-def test_evaluate_scores_all_entities_and_each_depth(model: Path, folder: Path, tmp_path: Path) -> None:
+def test_evaluate_reports_scores_by_nesting_depth(model: Path, folder: Path, tmp_path: Path) -> None:
     data, scores = folder / "spans" / "train.spacy", tmp_path / "scores.json"
     ran = run_tener("evaluate", model, data, "--output", scores)
     assert ran.code == 0
@@ -61,41 +61,41 @@ def test_evaluate_scores_all_entities_and_each_depth(model: Path, folder: Path, 
     assert CommandResult("evaluate", model, data, "--spans-key", "sc", "--output", tmp_path / "spacy.json").code == 0
 
 
-def test_annotate_writes_entities_within_entities(model: Path, folder: Path, tmp_path: Path) -> None:
-    words = ["--format", "jsonl", "--probability", "--processes", "1"]
-    assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *words).code == 0
+def test_annotate_writes_nested_entities(model: Path, folder: Path, tmp_path: Path) -> None:
+    options = ["--format", "jsonl", "--probability", "--processes", "1"]
+    assert run_tener("annotate", model, folder / "texts.jsonl", "--output", tmp_path, *options).code == 0
     (part,) = tmp_path.glob("part-*.jsonl")
     row = json.loads(part.read_text(encoding="utf8"))
-    assert rows(row["entities"]) == NESTED
+    assert offsets_and_labels(row["entities"]) == NESTED
     assert all(0.5 <= entity["probability"] <= 1 for entity in row["entities"])
 
 
-def test_the_service_answers_entities_within_entities(model: Path) -> None:
+def test_service_returns_nested_entities(model: Path) -> None:
     labels = "".join(f'<Label value="{label}"/>' for label in ("GPE", "ORG"))
     interface = f'<View><Labels name="l" toName="t">{labels}</Labels><Text name="t" value="$text"/></View>'
     requests = {
         "/v1/entities": {"text": TEXT},
         "/predict": {"label_config": interface, "tasks": [{"id": 1, "data": {"text": TEXT}}]},
     }
-    entities, predicted = asyncio.run(answers(spacy.load(model), requests))
-    assert rows(entities["entities"]) == NESTED
+    entities, predicted = asyncio.run(post_requests(spacy.load(model), requests))
+    assert offsets_and_labels(entities["entities"]) == NESTED
     values = [region["value"] for region in predicted["results"][0]["result"]]
     assert [[value["start"], value["end"], *value["labels"]] for value in values] == NESTED
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         (("silver", "{model}", "{texts}", "--output", "{out}/silver"), "tener_ner may be nested"),
         (("calibrate", "{model}", "{flat}", "--output", "{out}/calibrated"), r"the Docs have no doc.spans['sc']"),
     ],
 )
-def test_what_is_only_for_flat_entities_says_so(
-    model: Path, folder: Path, tmp_path: Path, words: tuple[str, ...], message: str
+def test_unsupported_nested_input_raises_error(
+    model: Path, folder: Path, tmp_path: Path, options: tuple[str, ...], message: str
 ) -> None:
-    places: dict[str, Any] = {"model": model, "texts": folder / "texts.jsonl", "out": tmp_path}
-    places["flat"] = folder / "longest" / "train.spacy"
-    ran = run_tener(*(word.format_map(places) for word in words))
+    paths: dict[str, Any] = {"model": model, "texts": folder / "texts.jsonl", "out": tmp_path}
+    paths["flat"] = folder / "longest" / "train.spacy"
+    ran = run_tener(*(word.format_map(paths) for word in options))
     assert ran.code == 1
     assert message in ran.text
 
@@ -116,7 +116,7 @@ SYSTEMS = [
 
 
 @pytest.mark.parametrize(("base", "overlays"), SYSTEMS)
-def test_it_stands_on_each_system(base: str, overlays: list[str], folder: Path, tmp_path: Path) -> None:
+def test_overlay_applies_to_all_systems(base: str, overlays: list[str], folder: Path, tmp_path: Path) -> None:
     config = compose(base, [*overlays, "nested"])
     config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / "spans" / "train.spacy")))
     if base == "wnut17":
@@ -129,14 +129,14 @@ def test_it_stands_on_each_system(base: str, overlays: list[str], folder: Path, 
     assert "sc" in nlp(TEXT).spans
 
 
-def test_a_corpus_without_entities_within_others_is_refused(folder: Path) -> None:
+def test_corpus_without_nested_entities_raises_error(folder: Path) -> None:
     config = compose("weibo", ["nested"])
     config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / "longest" / "train.spacy")))
     with pytest.raises(RemedyError, match="--overlap spans"):
         init_nlp(config)
 
 
-def test_explain_tells_rivals_from_entities_that_are_found(model: Path, folder: Path, tmp_path: Path) -> None:
+def test_explain_separates_entities_from_alternatives(model: Path, folder: Path, tmp_path: Path) -> None:
     nlp = spacy.load(model)
     reference = next(read_docs(folder / "spans" / "train.spacy"))
     (explained,) = explain(nlp, Example(nlp.make_doc(TEXT), reference), attribution=False).texts
@@ -149,7 +149,9 @@ def test_explain_tells_rivals_from_entities_that_are_found(model: Path, folder: 
 
 
 @pytest.mark.parametrize(("tool", "n"), [("labelstudio", 3), ("doccano", 3), ("prodigy", 1), ("page", 3)])
-def test_suggest_gives_tools_what_they_can_show(model: Path, folder: Path, tmp_path: Path, tool: str, n: int) -> None:
+def test_suggest_writes_only_entities_supported_by_tool(
+    model: Path, folder: Path, tmp_path: Path, tool: str, n: int
+) -> None:
     output = tmp_path / "tasks.json"
     assert run_tener("suggest", model, folder / "texts.jsonl", "--format", tool, "--output", output).code == 0
     text = output.read_text(encoding="utf8")
@@ -160,37 +162,37 @@ def test_suggest_gives_tools_what_they_can_show(model: Path, folder: Path, tmp_p
         assert len(record[{"labelstudio": "result", "doccano": "label", "prodigy": "spans"}[tool]]) == n
 
 
-def test_review_judges_entities_within_others_and_puts_decisions_into_the_corpus(
-    model: Path, folder: Path, tmp_path: Path
-) -> None:
-    """In the first text an outermost label is wrong, an inner entity is missing, and another has an unknown label. The
-    third text says nothing of what lies in its entities."""
+def test_review_finds_and_applies_nested_corrections(model: Path, folder: Path, tmp_path: Path) -> None:
+    """In the first text, the label of an outermost entity is wrong, an inner entity is missing, and another one has an
+    unknown label. The third text has no annotation of inner entities."""
     docs = list(read_docs(folder / "spans" / "train.spacy"))
-    doc, silent = docs[0], docs[2]
+    doc, without_inner_entities = docs[0], docs[2]
     doc.spans["sc"] = [Span(doc, 2, 6, label="OTHER"), Span(doc, 2, 9, label="GPE")]
     doc.ents = [doc.spans["sc"][1]]
-    del silent.spans["sc"]
+    del without_inner_entities.spans["sc"]
     DocBin(docs=docs).to_disk(tmp_path / "wrong.spacy")
     ran = run_tener("review", model, tmp_path / "wrong.spacy", "--output", tmp_path / "review")
     assert "2 suspected errors in 4 texts with 4 entities" in ran.text
     errors = [json.loads(line) for line in (tmp_path / "review" / "review.jsonl").open(encoding="utf8")]
-    sides = sorted((error["kind"], rows(error["gold"]), rows(error["found"])) for error in errors)
+    sides = sorted(
+        (error["kind"], offsets_and_labels(error["gold"]), offsets_and_labels(error["found"])) for error in errors
+    )
     assert sides == [("label", [[2, 9, "GPE"]], [[2, 9, "ORG"]]), ("missing", [], [[2, 4, "GPE"]])]
     assert all(entity["probability"] > 0.5 for error in errors for entity in error["found"])
     decisions = [{"gold": gold, "entities": found} for _, gold, found in sides]
     record = {"text": doc.text, "doc": 0, "nested": True, "decisions": decisions}
     (tmp_path / "decisions.json").write_text(json.dumps([record]))
     for corpus, code in ((tmp_path / "wrong.spacy", 0), (folder / "longest" / "train.spacy", 1)):
-        words = ["--apply", tmp_path / "decisions.json", corpus, "--output", tmp_path / f"{code}.spacy"]
-        ran = run_tener("review", *words)
+        options = ["--apply", tmp_path / "decisions.json", corpus, "--output", tmp_path / f"{code}.spacy"]
+        ran = run_tener("review", *options)
         assert (ran.code, "convert the corpus with `--overlap spans`" in ran.text) == (code, bool(code))
-    mended = next(read_docs(tmp_path / "0.spacy"))
-    spans = sorted((span.start, span.end, span.label_) for span in mended.spans["sc"])
+    corrected = next(read_docs(tmp_path / "0.spacy"))
+    spans = sorted((span.start, span.end, span.label_) for span in corrected.spans["sc"])
     assert spans == [(2, 4, "GPE"), (2, 6, "OTHER"), (2, 9, "ORG")]
-    assert [(ent.start, ent.end, ent.label_) for ent in mended.ents] == [(2, 9, "ORG")]
+    assert [(ent.start, ent.end, ent.label_) for ent in corrected.ents] == [(2, 9, "ORG")]
 
 
-def test_calibrate_fits_all_entities(model: Path, folder: Path) -> None:
+def test_calibration_uses_all_nested_entities(model: Path, folder: Path) -> None:
     nlp = spacy.load(model)
     examples = [Example(nlp.make_doc(doc.text), doc) for doc in read_docs(folder / "spans" / "train.spacy")]
     outcomes = find_outcomes(nlp, "tener_ner", examples, folder)
@@ -198,7 +200,7 @@ def test_calibrate_fits_all_entities(model: Path, folder: Path) -> None:
     assert outcomes.probabilities().size == 6
 
 
-def test_trimmed_and_copied_it_finds_the_same(model: Path, folder: Path, tmp_path: Path) -> None:
+def test_trimmed_model_predicts_same_entities(model: Path, folder: Path, tmp_path: Path) -> None:
     assert run_tener("trim", model, folder / "texts.jsonl", "--output", tmp_path / "trimmed").code == 0
     (found,) = entity_task(spacy.load(tmp_path / "trimmed"))([TEXT])
     assert [[*entity.offsets] for entity in found] == NESTED

@@ -1,7 +1,4 @@
-"""One word means one thing: a name of the package that is defined in two files has the same definition in both.
-
-A test cannot know what a word means, but it finds names that two files define differently.
-"""
+"""Names are unambiguous: a public name or a constant that several files of the package define is the same in all."""
 
 from __future__ import annotations
 
@@ -11,12 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "spacy_tener"
-# A module in torch and its predictor in NumPy have the same names, and compute the same.
-FORMS_OF_MODULES = {"torch", "numpy"}
+# The implementations of a layer in torch and NumPy define the same names.
+IMPLEMENTATIONS = {"torch", "numpy"}
 
 
-def definitions(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the names that a file defines, with what they stand for: public ones, and constants that are private."""
+def read_definitions(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the names of public functions and classes, and of all constants in a file, with their definitions."""
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             if not node.name.startswith("_"):
@@ -32,42 +29,44 @@ def constants(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, str]]:
         for part in zip(target.elts, values, strict=True):
             yield from constants(*part)
     elif isinstance(target, ast.Name):
-        meaning = ast.unparse(value)
-        # A type variable says nothing beyond its function; `__all__` is Python's word.
-        if not meaning.startswith("TypeVar(") and target.id != "__all__":
-            yield target.id, meaning
+        definition = ast.unparse(value)
+        # Type variables are local to their functions, and every module has its own `__all__`.
+        if not definition.startswith("TypeVar(") and target.id != "__all__":
+            yield target.id, definition
 
 
-def ambiguous(files: dict[str, str]) -> dict[str, list[str]]:
-    """Return the names with several definitions, and the files that have them."""
+def find_conflicts(files: dict[str, str]) -> dict[str, list[str]]:
+    """Return the names with different definitions, and the files that define them."""
     found: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for file, source in files.items():
-        for name, meaning in definitions(ast.parse(source)):
-            found[name][file] = meaning
+        for name, definition in read_definitions(ast.parse(source)):
+            found[name][file] = definition
     return {
-        name: sorted(meanings)
-        for name, meanings in found.items()
-        if len(set(meanings.values())) > 1 and not are_forms_of_a_module(list(meanings))
+        name: sorted(definitions)
+        for name, definitions in found.items()
+        if len(set(definitions.values())) > 1 and not are_implementations_of_same_layer(list(definitions))
     }
 
 
-def are_forms_of_a_module(files: list[str]) -> bool:
+def are_implementations_of_same_layer(files: list[str]) -> bool:
     folders = {file.rpartition("/")[0] for file in files}
-    forms = {file.removesuffix(".py").rpartition("_")[2] for file in files}
-    return len(files) == 2 and len(folders) == 1 and forms == FORMS_OF_MODULES
+    suffixes = {file.removesuffix(".py").rpartition("_")[2] for file in files}
+    return len(files) == 2 and len(folders) == 1 and suffixes == IMPLEMENTATIONS
 
 
-def test_a_name_has_one_definition() -> None:
+def test_names_have_same_definition_in_all_files() -> None:
     files = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf8") for path in PACKAGE.rglob("*.py")}
     assert len(files) > 100
-    assert not ambiguous(files)
+    assert not find_conflicts(files)
 
 
-def test_two_definitions_of_a_name_are_found() -> None:
-    text, doc = "Text = str\n", "class Text:\n    pass\n"
-    assert ambiguous({"serve/a.py": text, "explain/b.py": doc}) == {"Text": ["explain/b.py", "serve/a.py"]}
-    assert ambiguous({"cli/a.py": "_MB = 1 << 20\n", "models/b.py": "_MB: int = 10**6\n"})
-    assert ambiguous({"cli/a.py": "A, FOLDS = 1, 5\n", "models/b.py": "FOLDS = 'folds'\n"})
-    assert not ambiguous({"serve/a.py": text, "explain/b.py": text})
-    assert not ambiguous({"nn/a_torch.py": text, "nn/a_numpy.py": doc})
-    assert ambiguous({"nn/a_torch.py": text, "crf/a_numpy.py": doc})
+def test_conflicting_definitions_are_found() -> None:
+    alias, class_definition = "Text = str\n", "class Text:\n    pass\n"
+    assert find_conflicts({"serve/a.py": alias, "explain/b.py": class_definition}) == {
+        "Text": ["explain/b.py", "serve/a.py"]
+    }
+    assert find_conflicts({"cli/a.py": "_MB = 1 << 20\n", "models/b.py": "_MB: int = 10**6\n"})
+    assert find_conflicts({"cli/a.py": "A, FOLDS = 1, 5\n", "models/b.py": "FOLDS = 'folds'\n"})
+    assert not find_conflicts({"serve/a.py": alias, "explain/b.py": alias})
+    assert not find_conflicts({"nn/a_torch.py": alias, "nn/a_numpy.py": class_definition})
+    assert find_conflicts({"nn/a_torch.py": alias, "crf/a_numpy.py": class_definition})

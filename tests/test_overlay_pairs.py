@@ -1,4 +1,7 @@
-"""All pairs of overlays, in both orders: they work, or the message names what does. Nothing is created or trained."""
+"""All pairs of overlays, in both orders: either they are compatible, or the error suggests a valid combination.
+
+The configs are merged and checked, but no pipelines are created.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +35,15 @@ def check_functions(config: Config) -> Config:
     return config
 
 
-def laid_once(lay: Callable[..., Config]) -> Callable[..., Config]:
+def cache_results(apply_overlays: Callable[..., Config]) -> Callable[..., Config]:
     """Cache merged configs: each pair of overlays is also tried as the suggested fix of another pair."""
     results: dict[tuple[str, ...], Config | ConfigError] = {}
 
-    def laid(config: Config, chosen: Mapping[str, Config], base: str = "") -> Config:
+    def cached(config: Config, chosen: Mapping[str, Config], base: str = "") -> Config:
         names = (*chosen,)
         if names not in results:
             try:
-                results[names] = lay(config, chosen, base)
+                results[names] = apply_overlays(config, chosen, base)
             except ConfigError as error:
                 results[names] = error
         result = results[names]
@@ -48,10 +51,10 @@ def laid_once(lay: Callable[..., Config]) -> Callable[..., Config]:
             raise result
         return result
 
-    return laid
+    return cached
 
 
-def remedy_for(base: str, *names: str) -> str | None:
+def suggested_fix(base: str, *names: str) -> str | None:
     try:
         compose(base, names)
     except ConfigError as error:
@@ -60,32 +63,32 @@ def remedy_for(base: str, *names: str) -> str | None:
 
 
 @pytest.mark.parametrize("base", ["weibo", "wnut17"])
-def test_a_pair_works_or_is_told_what_does(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_overlay_pair_is_valid_or_error_suggests_fix(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlays, "fill", check_functions)
     monkeypatch.setattr(overlays, "read_config", cache(overlays.read_config))
-    monkeypatch.setattr(overlays, "_apply_overlays", laid_once(overlays._apply_overlays))
-    alone = {name for name in NAMES if remedy_for(base, name) is None}
-    remedies = {pair: remedy_for(base, *pair) for pair in permutations(NAMES, 2)}
-    assert {None} < set(remedies.values())
-    for pair, remedy in remedies.items():
-        if remedy is None:
+    monkeypatch.setattr(overlays, "_apply_overlays", cache_results(overlays._apply_overlays))
+    alone = {name for name in NAMES if suggested_fix(base, name) is None}
+    fixes = {pair: suggested_fix(base, *pair) for pair in permutations(NAMES, 2)}
+    assert {None} < set(fixes.values())
+    for pair, fix in fixes.items():
+        if fix is None:
             continue
-        if remedies[pair[::-1]] is None:
-            order = ORDER.fullmatch(remedy)
-            assert order, f"{pair}: {remedy}"
+        if fixes[pair[::-1]] is None:
+            order = ORDER.fullmatch(fix)
+            assert order, f"{pair}: {fix}"
             assert order.groups() == pair[::-1]
         elif alone.intersection(pair):
-            without = WITHOUT.fullmatch(remedy)
-            assert without, f"{pair}: {remedy}"
+            without = WITHOUT.fullmatch(fix)
+            assert without, f"{pair}: {fix}"
             assert {*filter(None, without.groups())} == {name for name, other in (pair, pair[::-1]) if other in alone}
 
 
-def test_three_are_told_their_order() -> None:
+def test_error_suggests_order_of_three_overlays() -> None:
     for order in ("chars-shape glove static", "glove static chars-shape", "static glove chars-shape"):
-        assert remedy_for("wnut17", *order.split()) == "Use them in the order glove chars-shape static."
+        assert suggested_fix("wnut17", *order.split()) == "Use them in the order glove chars-shape static."
 
 
-def test_a_wrong_name_is_told_a_similar_one_also_beside_another() -> None:
-    remedy = remedy_for("weibo", "flat-atsa", "lac")
-    assert remedy
-    assert remedy.startswith("Did you mean flat-atssa")
+def test_misspelled_overlay_error_suggests_similar_name() -> None:
+    fix = suggested_fix("weibo", "flat-atsa", "lac")
+    assert fix
+    assert fix.startswith("Did you mean flat-atssa")

@@ -1,4 +1,4 @@
-"""What pyproject.toml declares is what the package has, and spaCy finds it."""
+"""Packaging: entry points, the files in sdist and wheel, and requirements with their pinned versions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from spacy_tener.requirements import TRANSFORMER
 
 ROOT = Path(__file__).parent.parent
 REGISTERED = re.compile(r"\bspacy_tener\.\w+\.v\d+\b")
-# The group of entry points -> the registry where spaCy looks its names up.
+# Group of entry points -> registry in which spaCy looks up their names.
 REGISTRIES = {
     "spacy_factories": "_entry_point_factories",
     "spacy_architectures": "architectures",
@@ -49,11 +49,11 @@ ENTRIES = [(group, name, target) for group, names in DECLARED.items() for name, 
 NAMES = {name for _, name, _ in ENTRIES}
 
 
-def test_installed_version_is_that_of_about() -> None:
+def test_installed_version_matches_package() -> None:
     assert distribution("spacy_tener").version == spacy_tener.__version__
 
 
-def test_installed_entry_points_are_the_declared_ones() -> None:
+def test_installed_entry_points_match_pyproject() -> None:
     installed: dict[str, dict[str, str]] = {}
     for entry in distribution("spacy_tener").entry_points:
         installed.setdefault(entry.group, {})[entry.name] = entry.value
@@ -61,7 +61,7 @@ def test_installed_entry_points_are_the_declared_ones() -> None:
 
 
 @pytest.mark.parametrize(("group", "name", "target"), ENTRIES)
-def test_declared_name_is_found_by_spacy(group: str, name: str, target: str) -> None:
+def test_entry_point_is_found_by_spacy_registry(group: str, name: str, target: str) -> None:
     module, _, attribute = target.partition(":")
     found: Any = getattr(registry, REGISTRIES[group]).get(name)
     assert found is getattr(importlib.import_module(module), attribute)
@@ -69,15 +69,15 @@ def test_declared_name_is_found_by_spacy(group: str, name: str, target: str) -> 
 
 
 @pytest.mark.parametrize(("name", "target"), [entry[1:] for entry in ENTRIES if entry[1].startswith("spacy_tener.")])
-def test_declared_name_has_a_version_and_its_function_is_documented(name: str, target: str) -> None:
+def test_registered_function_has_version_and_docstring(name: str, target: str) -> None:
     module, _, attribute = target.partition(":")
     assert REGISTERED.fullmatch(name)
     assert getattr(importlib.import_module(module), attribute).__doc__
     assert name in inspect.getsource(importlib.import_module(module))
 
 
-def test_every_name_in_configs_and_code_is_declared() -> None:
-    # renamed.py lists names that were registered once.
+def test_names_in_configs_and_code_are_registered() -> None:
+    # renamed.py lists names of earlier versions.
     code = [path for path in (ROOT / "spacy_tener").rglob("*.py") if path.name != "renamed.py"]
     files = [*ROOT.glob("configs/**/*.cfg"), *code]
     names = {name: path for path in files for name in REGISTERED.findall(path.read_text(encoding="utf8"))}
@@ -85,73 +85,73 @@ def test_every_name_in_configs_and_code_is_declared() -> None:
     assert {name: path.name for name, path in names.items() if name not in NAMES} == {}
 
 
-def test_import_of_the_package_loads_neither_spacy_nor_torch() -> None:
+def test_package_import_does_not_load_spacy_or_torch() -> None:
     code = "import sys, spacy_tener; print(sorted({'spacy', 'thinc', 'torch'} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert result.stdout.strip() == "[]"
 
 
-def test_every_directory_of_the_package_is_packaged() -> None:
+def test_all_directories_with_code_are_packages() -> None:
     with_code = {path.parent for path in (ROOT / "spacy_tener").rglob("*.py")}
     assert {directory for directory in with_code if not (directory / "__init__.py").exists()} == set()
 
 
 @pytest.mark.parametrize(("link", "source"), [("reader.py", "python/tener_reader.py"), ("reader.js", "js/reader.js")])
-def test_the_readers_of_exported_files_are_links_to_the_published_ones(link: str, source: str) -> None:
+def test_readers_are_symlinks_to_published_readers(link: str, source: str) -> None:
     path = ROOT / "spacy_tener" / "export" / link
     assert path.is_symlink()
     assert path.resolve() == ROOT / "readers" / source
 
 
-def test_package_says_that_it_is_typed() -> None:
+def test_package_contains_py_typed_marker() -> None:
     assert (Path(spacy_tener.__file__).parent / "py.typed").exists()
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel made from the sdist, unpacked. Both are made in copies, which leaves the source tree alone."""
+    """The unpacked wheel that was built from the sdist. Both are built from copies, so the source tree is unchanged."""
     folder = tmp_path_factory.mktemp("build")
     source = copy_sources(folder / "source")
-    (sdist,) = build("sdist", source, folder / "sdist")
+    (sdist,) = build_package("sdist", source, folder / "sdist")
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "unpacked", filter="data")
-    (packed,) = build("wheel", next((folder / "unpacked").iterdir()), folder / "wheel")
+    (packed,) = build_package("wheel", next((folder / "unpacked").iterdir()), folder / "wheel")
     with zipfile.ZipFile(packed) as archive:
         archive.extractall(folder / "installed")
     return folder / "installed"
 
 
 def copy_sources(source: Path) -> Path:
-    keep = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in ("spacy_tener", "research", "scripts", "assets/sample"):
-        shutil.copytree(ROOT / name, source / name, ignore=keep)
+        shutil.copytree(ROOT / name, source / name, ignore=ignore)
     for path in (path for path in ROOT.iterdir() if path.is_file()):
         shutil.copy(path, source)
     (source / "configs").symlink_to(Path("spacy_tener") / "training" / "configs")
     return source
 
 
-def build(kind: str, source: Path, output: Path) -> list[Path]:
+def build_package(kind: str, source: Path, output: Path) -> list[Path]:
     output.mkdir()
     code = f"from setuptools import build_meta; build_meta.build_{kind}({str(output)!r})"
     subprocess.run([sys.executable, "-c", code], cwd=source, check=True, capture_output=True)
     return list(output.iterdir())
 
 
-def test_sdist_and_wheel_hold_every_file_of_the_package_once(wheel: Path) -> None:
+def test_sdist_and_wheel_contain_all_package_files(wheel: Path) -> None:
     def files(folder: Path) -> set[Path]:
         found = {path for name in ("spacy_tener", "configs") for path in (folder / name).rglob("*") if path.is_file()}
         return {path.relative_to(folder) for path in found if path.suffix != ".pyc"}
 
     (unpacked,) = (wheel.parent / "unpacked").iterdir()
-    shipped = {path for path in files(ROOT) if path.parts[0] == "spacy_tener"}
-    assert sum(path.suffix == ".cfg" for path in shipped) > 20
-    assert files(unpacked) == files(wheel) == shipped
+    source_files = {path for path in files(ROOT) if path.parts[0] == "spacy_tener"}
+    assert sum(path.suffix == ".cfg" for path in source_files) > 20
+    assert files(unpacked) == files(wheel) == source_files
     assert (unpacked / "project.yml").exists()
     assert {path.name.partition("-")[0] for path in wheel.iterdir()} == {"spacy_tener"}, "no research in a wheel"
 
 
-def test_configs_are_found_by_name_without_a_clone(wheel: Path, tmp_path: Path, without_torch: None) -> None:
+def test_installed_wheel_finds_configs_by_name(wheel: Path, tmp_path: Path, without_torch: None) -> None:
     code = "import spacy_tener; print(spacy_tener.__file__); from spacy.cli import setup_cli; setup_cli()"
     command = [sys.executable, "-c", code, "tener", "config", "weibo", "flat-atssa", "--output", "out.cfg"]
     environment = {**os.environ, "PYTHONPATH": f"{wheel}{os.pathsep}{os.environ['PYTHONPATH']}"}
@@ -161,15 +161,15 @@ def test_configs_are_found_by_name_without_a_clone(wheel: Path, tmp_path: Path, 
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-def test_cleaning_up_leaves_what_users_make() -> None:
-    def printed(target: str) -> set[str]:
+def test_make_clean_keeps_files_of_users() -> None:
+    def make_output(target: str) -> set[str]:
         command = ["make", "--dry-run", target]
         return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split())
 
     of_users = {"project", "vectors", "project.lock"}
-    assert printed("clean") & of_users == set()
-    assert ".venv" in printed("clean")
-    assert printed("clean-project") & {*of_users, ".venv", "assets"} == of_users
+    assert make_output("clean") & of_users == set()
+    assert ".venv" in make_output("clean")
+    assert make_output("clean-project") & {*of_users, ".venv", "assets"} == of_users
 
 
 def pinned_versions() -> dict[str, str]:
@@ -180,12 +180,12 @@ def pinned_versions() -> dict[str, str]:
 
 
 EXTRAS = PROJECT["optional-dependencies"]
-# CuPy is for one kind of machine, and is not installed by `make`.
+# `make` does not install CuPy, which requires a CUDA device.
 INSTALLED = [text for extra in EXTRAS if not extra.startswith("cuda") for text in EXTRAS[extra]]
 
 
 @pytest.mark.parametrize("text", [*PROJECT["dependencies"], *INSTALLED])
-def test_every_requirement_is_pinned_to_a_version_that_it_accepts(text: str) -> None:
+def test_requirement_is_pinned_to_compatible_version(text: str) -> None:
     requirement = Requirement(text)
     if requirement.name == "spacy_tener":
         assert requirement.extras <= set(EXTRAS)
@@ -193,9 +193,9 @@ def test_every_requirement_is_pinned_to_a_version_that_it_accepts(text: str) -> 
     assert requirement.specifier.contains(pinned_versions()[canonicalize_name(requirement.name)])
 
 
-def test_a_pipeline_with_a_transformer_asks_for_what_the_extra_installs() -> None:
+def test_transformer_requirements_are_in_extra() -> None:
     assert set(TRANSFORMER) <= set(EXTRAS["transformers"])
 
 
-def test_no_pin_asks_for_one_machine_s_build() -> None:
+def test_pinned_versions_have_no_local_build_tag() -> None:
     assert not [name for name, version in pinned_versions().items() if "+" in version]

@@ -1,4 +1,4 @@
-"""Joined sequences read step by step: every row once, longest sequence first."""
+"""Packing of concatenated sequences for recurrent layers: the rows of each time step, longest sequences first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spacy_tener.sequences import Packing
 lists_of_lengths = st.lists(st.integers(0, 7), max_size=8)
 
 
-def test_steps_read_the_sequences_that_still_run():
+def test_steps_contain_unfinished_sequences():
     packing = Packing.of([2, 0, 3, 1], 6)
     assert packing.sizes == [3, 2, 1]
     assert packing.steps == [(0, 3), (3, 5), (5, 6)]
@@ -21,7 +21,7 @@ def test_steps_read_the_sequences_that_still_run():
     assert packing.backward.tolist() == [4, 1, 5, 3, 0, 2]
 
 
-def test_edges_of_sequences_are_found_in_flat_rows():
+def test_packing_finds_sequence_boundaries():
     packing = Packing.of([2, 0, 3, 1], 6)
     assert packing.first.tolist() == [0, 2, 5]
     assert packing.last.tolist() == [1, 4, 5]
@@ -32,12 +32,12 @@ def test_edges_of_sequences_are_found_in_flat_rows():
 
 @settings(max_examples=40)
 @given(lists_of_lengths)
-def test_packed_rows_of_a_sequence_are_in_its_order(lengths):
+def test_packed_rows_preserve_order_in_sequence(lengths):
     packing = Packing.of(lengths, sum(lengths))
     assert sum(packing.sizes) == len(packing.forward) == len(packing.backward) == sum(lengths)
     assert all(packing.sizes)
-    for place, sequence in enumerate(packing.order.tolist()):
-        packed = [begin + place for begin, end in packing.steps if begin + place < end]
+    for index, sequence in enumerate(packing.order.tolist()):
+        packed = [begin + index for begin, end in packing.steps if begin + index < end]
         tokens = np.flatnonzero(packing.sequence == sequence)
         assert packing.forward[packed].tolist() == tokens.tolist()
         assert packing.backward[packed].tolist() == tokens[::-1].tolist()
@@ -45,16 +45,16 @@ def test_packed_rows_of_a_sequence_are_in_its_order(lengths):
 
 @settings(max_examples=40)
 @given(lists_of_lengths)
-def test_later_rows_are_all_but_the_first_of_each_sequence(lengths):
+def test_later_rows_exclude_first_rows_of_sequences(lengths):
     packing = Packing.of(lengths, sum(lengths))
     assert sorted([*packing.later.tolist(), *packing.first.tolist()]) == list(range(sum(lengths)))
 
 
-def test_sequences_of_one_length_keep_their_order():
+def test_sequences_of_equal_length_keep_their_order():
     assert Packing.of([3, 3, 3], 9).order.tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize(("lengths", "n_tokens"), [([1, 2], 4), ([], 1), ([5], 0)])
-def test_lengths_that_do_not_share_out_the_tokens_are_refused(lengths, n_tokens):
+def test_lengths_must_sum_to_number_of_tokens(lengths, n_tokens):
     with pytest.raises(ValueError, match=f"got {sum(lengths)} for {n_tokens} tokens"):
         Packing.of(lengths, n_tokens)

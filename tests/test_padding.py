@@ -1,4 +1,4 @@
-"""Sequences of similar cost share a bucket, and padding repeats a sequence's last row."""
+"""Bucketing of sequences by cost, and padding with the last row of a sequence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LENGTHS = st.lists(st.integers(1, 12), min_size=1, max_size=8)
 
 
 def cut_naively(costs: list[int], bucket_cost: int) -> list[list[int]]:
-    """Cut costs in descending order where most is saved, until no cut saves more than the cost."""
+    """Split descending costs where it saves the most padding, until no split saves more than `bucket_cost`."""
 
     def padded(bucket: list[int]) -> int:
         return len(bucket) * max(bucket)
@@ -29,7 +29,7 @@ def cut_naively(costs: list[int], bucket_cost: int) -> list[list[int]]:
 
 @settings(max_examples=100)
 @given(COSTS, st.integers(0, 200))
-def test_buckets_are_those_of_the_plain_form(costs: list[int], bucket_cost: int) -> None:
+def test_buckets_match_naive_implementation(costs: list[int], bucket_cost: int) -> None:
     buckets = plan_buckets(np.array(costs, np.int64), bucket_cost=bucket_cost)
     assert sorted(i for bucket in buckets for i in bucket) == [i for i, cost in enumerate(costs) if cost]
     ordered = sorted((cost for cost in costs if cost), reverse=True)
@@ -41,7 +41,7 @@ def test_buckets_are_those_of_the_plain_form(costs: list[int], bucket_cost: int)
 
 @settings(max_examples=50)
 @given(COSTS, st.integers(1, 1000))
-def test_a_bucket_of_several_sequences_costs_no_more_than_the_limit(costs: list[int], max_cost: int) -> None:
+def test_bucket_of_several_sequences_respects_maximum_cost(costs: list[int], max_cost: int) -> None:
     buckets = plan_buckets(np.array(costs, np.int64), bucket_cost=1 << 30, max_cost=max_cost)
     assert sum(map(len, buckets)) == sum(cost > 0 for cost in costs)
     assert all(len(bucket) == 1 or len(bucket) * costs[bucket[0]] <= max_cost for bucket in buckets)
@@ -49,7 +49,7 @@ def test_a_bucket_of_several_sequences_costs_no_more_than_the_limit(costs: list[
 
 @settings(max_examples=50)
 @given(LENGTHS)
-def test_padding_repeats_the_last_row_of_each_sequence(lengths: list[int]) -> None:
+def test_padding_repeats_last_row_of_sequence(lengths: list[int]) -> None:
     rows, is_real = pad_rows(starts(np.array(lengths)), np.array(lengths))
     longest = max(lengths)
     expected, begin = [], 0
@@ -60,7 +60,7 @@ def test_padding_repeats_the_last_row_of_each_sequence(lengths: list[int]) -> No
     assert is_real.tolist() == [[i < length for i in range(longest)] for length in lengths]
 
 
-def test_arrays_are_padded_with_their_last_number() -> None:
+def test_arrays_are_padded_with_last_value() -> None:
     padded, is_real = pad_arrays([np.array([5, 7]), np.array([2])])
     assert padded.tolist() == [[5, 7], [2, 2]]
     assert is_real.tolist() == [[True, True], [True, False]]

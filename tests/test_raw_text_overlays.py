@@ -1,4 +1,4 @@
-"""The overlays that learn from other pipelines' predictions: what they add to the config of a corpus."""
+"""The overlays for silver-standard data and knowledge distillation."""
 
 import pytest
 from tiny_trainings import make_config, tener
@@ -8,18 +8,18 @@ from spacy_tener.training.overlays import compose
 
 
 @pytest.mark.parametrize("base", ["weibo", "wnut17", "sample"])
-def test_silver_stands_beside_the_corpus_of_the_config(base):
-    alone, mixed = (compose(base, overlays) for overlays in ([], ["silver"]))
-    reader = mixed["corpora"]["train"]
-    assert reader["readers"]["gold"] == alone["corpora"]["train"]
+def test_silver_overlay_adds_corpus_to_config(base):
+    base_config, config = (compose(base, overlays) for overlays in ([], ["silver"]))
+    reader = config["corpora"]["train"]
+    assert reader["readers"]["gold"] == base_config["corpora"]["train"]
     assert reader["readers"]["silver"]["path"] == "${paths.silver}"
-    assert corpus_reader(mixed) == corpus_reader(alone)
-    mixed["corpora"]["train"] = alone["corpora"]["train"]
-    del mixed["paths"]["silver"]
-    assert mixed == alone
+    assert corpus_reader(config) == corpus_reader(base_config)
+    config["corpora"]["train"] = base_config["corpora"]["train"]
+    del config["paths"]["silver"]
+    assert config == base_config
 
 
-def test_the_taught_ask_their_teacher(tmp_path):
+def test_distilled_overlay_configures_teacher(tmp_path):
     make_config(tmp_path, tener()).to_disk(tmp_path / "base.cfg")
     config = compose(tmp_path / "base.cfg", ["distilled"])
     teacher = config["initialize"]["components"]["tener_ner"]["teacher"]

@@ -1,4 +1,4 @@
-"""However a pipeline was made, its meta.json asks for the packages that it needs, and names the licences."""
+"""Requirements and licences in meta.json, also of pipelines that were loaded, sourced, shared or trimmed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tiny_transformer import save_tiny_transformer
 pytestmark = pytest.mark.integration
 
 JIEBA, CHAIZI, LAC = "jieba's dictionary: MIT", "漢語拆字字典: CC BY 3.0", "LAC: Apache-2.0"
+# Required packages besides this one, and licences.
 EXPECTED = {
     "ONNX": (["onnxruntime"], ["encoder: "]),
     "lac": (["onnxruntime"], [LAC]),
@@ -28,7 +29,6 @@ EXPECTED = {
     "transformer": (["torch", "transformers"], []),
     "converted": (["onnxruntime", "tokenizers"], ["bert, int8: unknown"]),
 }
-"""Required packages besides this one, and licences."""
 TRIMMED = "ONNX", "segmenter", "dictionaries"
 SHARED = "ONNX", "segmenter", "dictionaries", "transformer", "converted"
 LISTENER = {"@architectures": "spacy.Tok2VecListener.v1", "width": 16, "upstream": "*"}
@@ -36,8 +36,8 @@ WAYS = ["saved", "loaded", "sourced", "sourced by config", "disabled", "two", "s
 
 
 @cache
-def made(kind: str, folder: Path) -> Path:
-    """Make a pipeline of a kind with one component, and return its directory."""
+def save_pipeline(kind: str, folder: Path) -> Path:
+    """Save a pipeline of the given kind, with one component. Return its directory."""
     if kind == "converted":
         return trained(kind)
     (files := folder / f"{kind} files").mkdir()
@@ -60,40 +60,43 @@ def made(kind: str, folder: Path) -> Path:
     return folder / kind
 
 
-def sourced_by_config(path: Path, name: str) -> Language:
+def load_with_sourced_component(path: Path, name: str) -> Language:
     component = {"source": str(path), "component": name}
     config = {"nlp": {"lang": "zh", "pipeline": ["recogniser"]}, "components": {"recogniser": component}}
     return spacy.util.load_model_from_config(config, auto_fill=True)
 
 
-def make_again(path: Path, way: str, output: Path) -> Path:
-    """Save a pipeline with one component again, made in a way from another."""
+def save_derived_pipeline(path: Path, way: str, output: Path) -> Path:
+    """Create a new pipeline from a pipeline with one component, and save it.
+
+    way: How the new pipeline is created, one of `WAYS`.
+    """
     nlp = spacy.load(path)
     (name,) = nlp.component_names
-    again = nlp
+    derived = nlp
     if way == "saved":
         return path
     if way == "sourced":
-        again = spacy.blank("zh")
-        again.add_pipe(name, source=nlp, name="recogniser")
+        derived = spacy.blank("zh")
+        derived.add_pipe(name, source=nlp, name="recogniser")
     elif way == "sourced by config":
-        again = sourced_by_config(path, name)
+        derived = load_with_sourced_component(path, name)
     elif way == "disabled":
-        again = spacy.load(path, disable=[name])
+        derived = spacy.load(path, disable=[name])
     elif way == "shared":
-        sharing, again = spacy.blank("zh"), spacy.blank("zh")
+        sharing, derived = spacy.blank("zh"), spacy.blank("zh")
         sharing.add_pipe("tok2vec", config={"model": nlp.get_pipe_config(name)["model"]["tok2vec"]})
         sharing.get_pipe("tok2vec").model = nlp.get_pipe(name).model.get_ref("tok2vec")
-        again.add_pipe("tok2vec", source=sharing)
-        again.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENER}})
+        derived.add_pipe("tok2vec", source=sharing)
+        derived.add_pipe("tagger", config={"model": {"@architectures": "spacy.Tagger.v2", "tok2vec": LISTENER}})
     elif way == "two":
-        again.add_pipe(name, source=spacy.load(path), name="second")
+        derived.add_pipe(name, source=spacy.load(path), name="second")
     if way == "trimmed":
         (texts := output.with_suffix(".txt")).write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
         ran = run_tener("trim", path, texts, "--output", output)
         assert ran.code == 0, ran.text
     else:
-        again.to_disk(output)
+        derived.to_disk(output)
     return output
 
 
@@ -121,12 +124,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if kind in {"trimmed": TRIMMED, "shared": SHARED}.get(way, EXPECTED)
     ],
 )
-def test_what_a_pipeline_needs_is_asked_for(kind: str, way: str, folder: Path, tmp_path: Path) -> None:
-    assert requirements_of(make_again(made(kind, folder), way, tmp_path / "again")) == EXPECTED[kind]
+def test_meta_lists_requirements_and_licences(kind: str, way: str, folder: Path, tmp_path: Path) -> None:
+    assert (
+        requirements_of(save_derived_pipeline(save_pipeline(kind, folder), way, tmp_path / "again")) == EXPECTED[kind]
+    )
 
 
-def test_two_encoders_of_one_name_are_both_named(folder: Path, tmp_path: Path) -> None:
-    nlp = spacy.load(made("ONNX", folder))
+def test_encoders_with_same_name_are_both_listed(folder: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(save_pipeline("ONNX", folder))
     files = save(tmp_path / "encoder", mean_encoder())
     source = {"@misc": "spacy_tener.OnnxEncoder.v1", "path": str(files)}
     other = pipeline({"@architectures": "spacy_tener.OnnxEmbed.v1", "encoder": source})
@@ -136,25 +141,23 @@ def test_two_encoders_of_one_name_are_both_named(folder: Path, tmp_path: Path) -
     assert requirements_of(tmp_path / "saved") == (["onnxruntime"], ["encoder: ", "encoder: "])
 
 
-def test_a_sourced_component_of_spacy_with_this_package_s_layers_asks_for_its_packages_by_the_callback(
+def test_callback_adds_requirements_of_sourced_spacy_component(
     tmp_path: Path,
 ) -> None:
-    nlp, again = spacy.blank("zh"), spacy.blank("zh")
+    nlp, derived = spacy.blank("zh"), spacy.blank("zh")
     tok2vec = {"@architectures": "spacy_tener.SegmentEmbed.v1"}
     nlp.add_pipe("ner", config={"model": {"@architectures": "spacy.TransitionBasedParser.v2", "tok2vec": tok2vec}})
     nlp.initialize(lambda: examples_of(nlp))
-    again.add_pipe("ner", source=nlp)
-    spacy.registry.callbacks.get("spacy_tener.Requirements.v1")()(again)
-    again.to_disk(tmp_path / "again")
+    derived.add_pipe("ner", source=nlp)
+    spacy.registry.callbacks.get("spacy_tener.Requirements.v1")()(derived)
+    derived.to_disk(tmp_path / "again")
     assert requirements_of(tmp_path / "again") == (["rjieba"], [])
 
 
 @pytest.mark.parametrize("kind", ["segmenter", "lac"])
 @pytest.mark.parametrize("meta", ['{"name": "project"}', "not JSON", '{"components": ["other"]}'])
-def test_a_component_saved_in_another_folder_changes_nothing_there(
-    kind: str, meta: str, folder: Path, tmp_path: Path
-) -> None:
-    nlp = spacy.load(made(kind, folder))
+def test_saving_component_does_not_change_other_meta(kind: str, meta: str, folder: Path, tmp_path: Path) -> None:
+    nlp = spacy.load(save_pipeline(kind, folder))
     (name,) = nlp.component_names
     nlp.config.to_disk(tmp_path / "config.cfg")
     (tmp_path / "meta.json").write_text(meta, encoding="utf8")

@@ -1,4 +1,4 @@
-"""Settings that make no sense are refused by name, with their value and what is allowed."""
+"""Invalid settings raise errors that contain the name of the setting, its value, and the allowed values."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INTEGER = "must be a valid integer"
 FLOAT = "must be a valid number"
 FINITE = "must be a finite number"
 
-WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+INVALID_SETTINGS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (build_mect, {"width": 10, "heads": 3}, "MECT.v1: width must be a multiple of heads, which is 3; got 10"),
     (build_mect, {"width": 9, "heads": 3}, "MECT.v1: width must be even, since positions are pairs"),
     (build_mect, {"layers": 0}, f"MECT.v1: layers {POSITIVE}; got 0"),
@@ -117,19 +117,19 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("build", "settings", "message"), WRONG)
-def test_a_wrong_setting_is_named(build: Callable[..., Any], settings: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(("build", "settings", "message"), INVALID_SETTINGS)
+def test_invalid_setting_is_named_in_error(build: Callable[..., Any], settings: dict[str, Any], message: str) -> None:
     pattern = re.escape(message).replace(r"\.\*", ".*")
     with pytest.raises(RemedyError, match=rf"spacy_tener\..*{pattern}"):
         build(**settings)
 
 
-def test_a_positional_argument_is_named_too() -> None:
+def test_invalid_positional_argument_is_named_in_error() -> None:
     with pytest.raises(RemedyError, match=r"triangular\.v1: max_rate must be"):
         triangular(-1.0, 9)
 
 
 @pytest.mark.parametrize("config", [GRNConfig, TransformerConfig])
-def test_a_config_refuses_what_its_architecture_refuses(config: type) -> None:
+def test_config_class_rejects_invalid_width(config: type) -> None:
     with pytest.raises(ValueError, match=r"(?s)width.*greater than 0"):
         config(width=0)

@@ -1,4 +1,4 @@
-"""spaCy's `spancat`: the commands give its entities, which overlap."""
+"""The commands with spaCy's `spancat`, whose entities may overlap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from spacy_tener.training.overlays import compose
 pytestmark = pytest.mark.integration
 
 SPANCAT = Path(__file__).parents[1] / "research" / "overlays" / "spancat.cfg"
-SMALL = [
+SHORT_TRAINING = [
     "training.max_steps=80",
     "training.eval_frequency=40",
     "components.spancat.model.tok2vec.dropout=0.0",
@@ -43,31 +43,31 @@ ENGLISH = {"text": "Bank of China in Bonn", "entities": [[0, 13, "ORG"], [8, 13,
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The corpus, with its overlaps and without, and the texts alone."""
+    """A directory with the corpus, with and without overlapping entities, and with the texts alone."""
     path = tmp_path_factory.mktemp("nested")
     (path / "train.jsonl").write_text("".join(f"{json.dumps(text)}\n" for text in TEXTS), encoding="utf8")
     (path / "texts.jsonl").write_text(json.dumps({"text": TEXT}) + "\n", encoding="utf8")
     (path / "en.jsonl").write_text(json.dumps(ENGLISH), encoding="utf8")
-    for name, lang, way in (("train", "zh", "spans"), ("train", "zh", "longest"), ("en", "en", "spans")):
-        words = ["--output", path / way, "--lang", lang, "--overlap", way]
-        assert run_tener("convert", path / f"{name}.jsonl", *words).code == 0
+    for name, lang, overlap in (("train", "zh", "spans"), ("train", "zh", "longest"), ("en", "en", "spans")):
+        options = ["--output", path / overlap, "--lang", lang, "--overlap", overlap]
+        assert run_tener("convert", path / f"{name}.jsonl", *options).code == 0
     return path
 
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> Path:
-    compose("weibo", [SPANCAT], SMALL).to_disk(folder / "config.cfg", interpolate=False)
+    compose("weibo", [SPANCAT], SHORT_TRAINING).to_disk(folder / "config.cfg", interpolate=False)
     data = str(folder / "spans" / "train.spacy")
     train(folder / "config.cfg", folder / "trained", overrides={"paths.train": data, "paths.dev": data})
     return folder / "trained" / "model-last"
 
 
-def rows(entities: list[dict[str, Any]]) -> list[list[Any]]:
+def offsets_and_labels(entities: list[dict[str, Any]]) -> list[list[Any]]:
     return [[entity["start"], entity["end"], entity["label"]] for entity in entities]
 
 
-async def answers(nlp: Language, requests: dict[str, Any]) -> list[Any]:
-    """Return what a service answers to requests, by their routes."""
+async def post_requests(nlp: Language, requests: dict[str, Any]) -> list[Any]:
+    """Send requests, given by route, to a service. Return its answers."""
     app = make_app({"zh": nlp})
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://zh") as client:
@@ -76,7 +76,7 @@ async def answers(nlp: Language, requests: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.usefixtures("without_torch")
 @pytest.mark.parametrize(("format", "processes"), [("jsonl", []), ("parquet", ["--processes", "1"])])
-def test_annotate_writes_entities_that_overlap(
+def test_annotate_writes_overlapping_entities(
     model: Path, folder: Path, tmp_path: Path, format: str, processes: list[str]
 ) -> None:
     options = ["--format", format, "--probability", *processes]
@@ -86,11 +86,11 @@ def test_annotate_writes_entities_that_overlap(
         row = json.loads(part.read_text(encoding="utf8"))
     else:
         (row,) = pq.read_table(part).to_pylist()
-    assert rows(row["entities"]) == NESTED
+    assert offsets_and_labels(row["entities"]) == NESTED
     assert all(0.5 <= entity["probability"] <= 1 for entity in row["entities"])
 
 
-def test_the_service_answers_entities_that_overlap(model: Path) -> None:
+def test_service_returns_overlapping_entities(model: Path) -> None:
     labels = "".join(f'<Label value="{label}"/>' for label in ("GPE", "ORG"))
     interface = f'<View><Labels name="l" toName="t">{labels}</Labels><Text name="t" value="$text"/></View>'
     requests = {
@@ -98,14 +98,14 @@ def test_the_service_answers_entities_that_overlap(model: Path) -> None:
         "/predict": {"label_config": interface, "tasks": [{"id": 1, "data": {"text": TEXT}}]},
         "/v1/explanation": {"text": TEXT},
     }
-    entities, predicted, refused = asyncio.run(answers(spacy.load(model), requests))
-    assert rows(entities["entities"]) == NESTED
+    entities, predicted, refused = asyncio.run(post_requests(spacy.load(model), requests))
+    assert offsets_and_labels(entities["entities"]) == NESTED
     values = [region["value"] for region in predicted["results"][0]["result"]]
     assert [[value["start"], value["end"], *value["labels"]] for value in values] == NESTED
     assert refused["error"]["code"] == "not_explained"
 
 
-def test_entities_of_two_components_come_once(model: Path) -> None:
+def test_duplicate_entities_of_components_are_merged(model: Path) -> None:
     nlp = spacy.load(model)
     add_rules(nlp, ORG="北京大学")
     (found,) = entity_task(nlp)([TEXT])
@@ -113,14 +113,14 @@ def test_entities_of_two_components_come_once(model: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "京"])
-def test_a_text_shorter_than_its_spans_is_no_error(model: Path, text: str) -> None:
+def test_text_shorter_than_suggested_spans_is_processed(model: Path, text: str) -> None:
     nlp = spacy.load(model)
     assert entity_task(nlp)([text, TEXT, text])[::2] == [[], []]
     add_rules(nlp, GPE="京")
     assert [len(found) for found in entity_task(nlp)([text])] == [len(text)]
 
 
-def test_spans_that_a_later_component_writes_to_its_group_have_no_probability(model: Path) -> None:
+def test_spans_of_later_component_have_no_probability(model: Path) -> None:
     nlp = spacy.load(model)
     ruler = nlp.add_pipe("span_ruler", config={"spans_key": "sc"})
     ruler.add_patterns([{"label": "PER", "pattern": "他"}])  # type: ignore[attr-defined]
@@ -128,7 +128,7 @@ def test_spans_that_a_later_component_writes_to_its_group_have_no_probability(mo
     assert [(*entity.offsets, entity.probability) for entity in found if entity.label == "PER"] == [(0, 1, "PER", None)]
 
 
-def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> None:
+def test_spacy_evaluate_scores_span_group(model: Path, folder: Path, tmp_path: Path) -> None:
     data, scores = folder / "spans" / "train.spacy", tmp_path / "scores.json"
     ran = run_tener("evaluate", model, data)
     assert ran.code == 1
@@ -138,7 +138,7 @@ def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "words",
+    "options",
     [
         ("explain", "{model}", TEXT, "--output", "{out}/page.html"),
         ("suggest", "{model}", "{texts}", "--output", "{out}/tasks.json"),
@@ -147,31 +147,33 @@ def test_spacy_evaluate_scores_it(model: Path, folder: Path, tmp_path: Path) -> 
         ("trim", "{model}", "{texts}", "--output", "{out}/trimmed"),
     ],
 )
-def test_what_needs_a_tener_ner_says_so(model: Path, folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    places = {
+def test_command_without_tener_ner_raises_error(
+    model: Path, folder: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    paths = {
         "model": model,
         "texts": folder / "texts.jsonl",
         "data": folder / "spans" / "train.spacy",
         "out": tmp_path,
     }
-    ran = run_tener(*(word.format_map(places) for word in words))
+    ran = run_tener(*(word.format_map(paths) for word in options))
     assert ran.code == 1
     assert "no tener_ner" in ran.text
     assert not any(path.is_file() and path.name != ".lock" for path in tmp_path.rglob("*"))
 
 
-def test_it_does_not_teach_by_silver_annotation(model: Path, folder: Path, tmp_path: Path) -> None:
+def test_silver_command_rejects_spancat(model: Path, folder: Path, tmp_path: Path) -> None:
     ran = run_tener("silver", model, folder / "texts.jsonl", "--output", tmp_path / "silver")
     assert ran.code == 1
     assert "spancat may be nested" in ran.text
 
 
-def test_annotation_in_part_is_warned_of_where_a_spancat_is_to_learn_it(tmp_path: Path) -> None:
-    said = {}
+def test_convert_warns_about_partial_annotation(tmp_path: Path) -> None:
+    is_warned = {}
     for answer in ("accept", "reject"):
         spans = [{"start": 2, "end": 4, "label": "GPE"}, {"start": 2, "end": 6, "label": "ORG", "answer": answer}]
         (tmp_path / "in.jsonl").write_text(json.dumps({"text": TEXT, "spans": spans, "answer": "accept"}))
         ran = run_tener("convert", tmp_path / "in.jsonl", "-o", tmp_path / "out.spacy", "--overlap", "spans", "--force")
         assert ran.code == 0
-        said[answer] = "spancat treats 2 tokens with missing annotation" in ran.text
-    assert said == {"accept": False, "reject": True}
+        is_warned[answer] = "spancat treats 2 tokens with missing annotation" in ran.text
+    assert is_warned == {"accept": False, "reject": True}

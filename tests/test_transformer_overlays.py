@@ -19,7 +19,7 @@ from spacy_tener.training.overlays import compose
 pytestmark = pytest.mark.integration
 
 CONFIGS = Path(__file__).parent.parent / "configs"
-STACKS = [
+BASES_AND_SYSTEMS = [
     ("weibo", ()),
     ("weibo", ("flat",)),
     ("resume", ("flat-atssa",)),
@@ -40,13 +40,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_transformer(tmp_path_factory.mktemp("bert"))
 
 
-def path_of(overlay: str) -> Path:
+def overlay_path(overlay: str) -> Path:
     return CONFIGS / "models" / f"{overlay}.cfg"
 
 
 @cache
-def composed(base: str, *overlays: str) -> Config:
-    return compose(CONFIGS / f"{base}.cfg", [path_of(name) for name in overlays])
+def compose_config(base: str, *overlays: str) -> Config:
+    return compose(CONFIGS / f"{base}.cfg", [overlay_path(name) for name in overlays])
 
 
 def loss_without_dropout(nlp: Language, examples: list[Example]) -> float:
@@ -63,11 +63,9 @@ def tok2vec(config: Config) -> Any:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS[:3])
-@pytest.mark.parametrize(("base", "system"), STACKS)
-def test_it_goes_around_the_embedder_and_leaves_the_system_alone(
-    base: str, system: tuple[str, ...], overlay: str
-) -> None:
-    plain, config = tok2vec(composed(base, *system)), tok2vec(composed(base, *system, overlay))
+@pytest.mark.parametrize(("base", "system"), BASES_AND_SYSTEMS)
+def test_overlay_joins_transformer_and_embedder(base: str, system: tuple[str, ...], overlay: str) -> None:
+    plain, config = tok2vec(compose_config(base, *system)), tok2vec(compose_config(base, *system, overlay))
     embed = config["embed"]
     assert embed["@architectures"] == "spacy_tener.JoinEmbed.v1"
     assert embed["first"] == plain["embed"]
@@ -81,24 +79,24 @@ def test_it_goes_around_the_embedder_and_leaves_the_system_alone(
 
 @pytest.mark.parametrize("base", ["weibo", "resume", "conll2003", "ontonotes5", "wnut17"])
 @pytest.mark.parametrize("overlay", OVERLAYS)
-def test_training_keeps_the_corpus_schedule_and_fine_tuning_has_a_rate(base: str, overlay: str) -> None:
-    training, plain = composed(base, overlay)["training"], composed(base)["training"]
+def test_overlay_keeps_schedule_and_sets_fine_tuning_rate(base: str, overlay: str) -> None:
+    training, plain = compose_config(base, overlay)["training"], compose_config(base)["training"]
     if overlay == "transformer-frozen":
         assert training == plain
         return
     optimizer = training["optimizer"]
     assert optimizer["@optimizers"] == "spacy_tener.Adam.v1"
     assert set(optimizer["rates"].values()) == {0.05}
-    # What Thinc's own Adam had, but for averages where Thinc's wrapper does not read them.
+    # The settings of Thinc's Adam, but without averages if Thinc's wrapper for torch does not use them.
     expected = {**plain["optimizer"], "use_averages": overlay != "transformer-shared"}
     expected.pop("@optimizers")
     assert {name: optimizer[name] for name in expected} == expected
     assert {**training, "optimizer": None} == {**plain, "optimizer": None}
 
 
-def test_without_an_encoder_the_transformer_is_all_that_the_crf_reads() -> None:
-    for base in {base for base, _ in STACKS}:
-        found = tok2vec(composed(base, "transformer-crf"))
+def test_transformer_crf_overlay_replaces_encoder() -> None:
+    for base in {base for base, _ in BASES_AND_SYSTEMS}:
+        found = tok2vec(compose_config(base, "transformer-crf"))
         assert (found["@architectures"], found["frozen"]) == ("spacy_tener.TransformerEmbed.v1", False)
         assert set(found) >= {"name", "pooling", "layers"}
         assert "embed" not in found
@@ -113,8 +111,8 @@ def test_without_an_encoder_the_transformer_is_all_that_the_crf_reads() -> None:
         ("weibo", (), "transformer-crf"),
     ],
 )
-def test_every_stack_trains_and_lowers_its_loss(base: str, system: tuple[str, ...], overlay: str, tiny: Path) -> None:
-    config = composed(base, *system, overlay).copy()
+def test_training_with_overlay_lowers_loss(base: str, system: tuple[str, ...], overlay: str, tiny: Path) -> None:
+    config = compose_config(base, *system, overlay).copy()
     config["paths"]["transformer"] = str(tiny)
     nlp = load_model_from_config(config.interpolate(), auto_fill=False)
     text, entities = DATA[nlp.lang]
@@ -129,5 +127,5 @@ def test_every_stack_trains_and_lowers_its_loss(base: str, system: tuple[str, ..
         assert nlp(text).has_annotation("ENT_IOB")
 
 
-def test_every_overlay_with_a_transformer_is_tried_here() -> None:
+def test_all_transformer_overlays_are_tested() -> None:
     assert {path.stem for path in CONFIGS.glob("models/*transformer*.cfg")} == {*OVERLAYS}

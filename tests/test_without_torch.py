@@ -1,4 +1,4 @@
-"""Trained pipelines load and run where torch is not installed, and what needs it says so."""
+"""Pipelines load and predict without torch, and functions that need torch raise errors that say so."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ pytestmark = pytest.mark.integration
 
 
 def run(code, *arguments, torch=False):
+    """Run a script in a process in which torch cannot be imported, unless `torch` is set. Return its output."""
     command = [sys.executable, "-c", f"import json, sys, spacy\n{code}", *map(str, arguments)]
     environment = {**os.environ, **hide_packages("transformers", *(() if torch else ("torch",)))}
     result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
@@ -49,7 +50,7 @@ print(json.dumps(answers))
 """
 
 
-def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
+def test_predictions_match_those_with_torch(monkeypatch):
     texts = [*(text for text, _ in TEXTS), UNSEEN]
     answers = json.loads(run("import pathlib\n" + PREDICT, json.dumps(texts), *map(trained, KINDS)))
     assert [*answers] == KINDS
@@ -67,7 +68,7 @@ def test_every_architecture_predicts_what_it_predicts_with_torch(monkeypatch):
         assert found["long"] > 0
 
 
-def test_explanations_and_the_service_are_whole():
+def test_explanations_and_service_work_without_torch():
     code = """
 from spacy_tener.explain import explain
 from spacy_tener.serve import make_app
@@ -88,7 +89,7 @@ for path in sys.argv[2:]:
         assert any(noted in note for note in notes)
 
 
-def test_training_says_what_to_install():
+def test_training_error_suggests_installing_torch():
     code = """
 from spacy.training import Example
 nlp = spacy.load(sys.argv[1])
@@ -106,8 +107,8 @@ for learn in (lambda: nlp.update([example], sgd=nlp.resume_training()), lambda: 
     assert all("pip install torch" in message for message in messages)
 
 
-def test_nothing_that_predicts_imports_torch_where_it_is_installed():
-    """Thinc imports torch by itself, wherever it is. So what imports it among our own modules is what counts."""
+def test_prediction_does_not_import_installed_torch():
+    """Thinc imports torch if it is installed, so only the imports of this package's modules are checked."""
     code = """
 import torch
 for path in sys.argv[1:]:
@@ -119,7 +120,7 @@ print("spacy_tener.nn.backend_torch" in sys.modules)
     assert run(code, trained("tener"), trained("mect"), torch=True).split() == ["False"]
 
 
-WITHOUT_DOCSTRINGS = """
+USE_COMPONENT = """
 import spacy
 nlp = spacy.blank("zh")
 tok2vec = {"@architectures": "spacy_tener.MECT.v1", "width": 16}
@@ -132,7 +133,7 @@ except ValueError as error:
 """
 
 
-OF_OURS = """
+STRIP_DOCSTRINGS = """
 from importlib.machinery import SourceFileLoader
 as_usual = SourceFileLoader.get_code
 def get_code(loader, name):
@@ -142,20 +143,18 @@ def get_code(loader, name):
     return compile(loader.get_data(path), path, "exec", dont_inherit=True, optimize=2)
 SourceFileLoader.get_code = get_code
 """
-CHECKED = """
+CHECK_STRIPPED = """
 import spacy_tener.validation
 assert spacy_tener.validation.__doc__ is None
 """
 
 
-def test_everything_works_without_our_docstrings() -> None:
-    """As `python -OO`, which compiles all that is imported."""
-    assert run(OF_OURS + WITHOUT_DOCSTRINGS + CHECKED).strip() == "True"
+def test_package_works_without_its_docstrings() -> None:
+    """This is faster than `python -OO`, which compiles all imported modules."""
+    assert run(STRIP_DOCSTRINGS + USE_COMPONENT + CHECK_STRIPPED).strip() == "True"
 
 
 @pytest.mark.slow
-def test_everything_works_without_docstrings() -> None:
-    result = subprocess.run(
-        [sys.executable, "-OO", "-c", WITHOUT_DOCSTRINGS], capture_output=True, text=True, timeout=120
-    )
+def test_package_works_with_python_option_oo() -> None:
+    result = subprocess.run([sys.executable, "-OO", "-c", USE_COMPONENT], capture_output=True, text=True, timeout=120)
     assert result.stdout.strip() == "True", result.stderr

@@ -1,4 +1,4 @@
-"""Which texts are suggested: uncertain, unlike each other, none twice; however many there are."""
+"""Active learning: the selection of uncertain and diverse texts, without duplicates and in constant memory."""
 
 from __future__ import annotations
 
@@ -37,52 +37,50 @@ def records(texts: Iterable[str]) -> Iterator[dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def nlp(saved: dict[str, Path]) -> Language:
-    """Less sure than it learned to be."""
+    """A pipeline with a high temperature, so that it is less certain than after training."""
     nlp = spacy.load(saved["tener"])
     nlp.get_pipe("tener_ner").cfg["temperature"] = 4.0
     return nlp
 
 
-def by_hand(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
-    """From all sequences of each text."""
+def enumerated_uncertainties(nlp: Language, texts: Sequence[str]) -> dict[str, float]:
+    """Compute the uncertainty of each text from all its label sequences."""
     found = {}
     pipeline = PipelineNER.of(nlp)
     for doc in pipeline.prepare(texts):
         sequences = next(pipeline.ner.decode([doc])).k_best(5_000)
-        shares = np.array([sequence.probability for sequence in sequences])
-        entropy = -(shares * np.log(np.maximum(shares, 1e-300))).sum() / len(doc) ** 0.5
+        probabilities = np.array([sequence.probability for sequence in sequences])
+        entropy = -(probabilities * np.log(np.maximum(probabilities, 1e-300))).sum() / len(doc) ** 0.5
         found[doc.text] = float(entropy)
     return found
 
 
-def test_uncertainty_is_that_of_all_readings(nlp: Language) -> None:
+def test_uncertainty_matches_enumerated_label_sequences(nlp: Language) -> None:
     short = ["京", "去长沙"]
-    expected = by_hand(nlp, short)
+    expected = enumerated_uncertainties(nlp, short)
     for suggestion in most_uncertain(nlp, records(short), len(short)):
         assert suggestion.uncertainty == pytest.approx(expected[suggestion.text], abs=1e-4)
 
 
-def test_the_most_uncertain_of_a_stream_are_those_of_all(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    everything = most_uncertain(nlp, records(TEXTS), len(TEXTS))
-    assert [suggestion.uncertainty for suggestion in everything] == sorted(
-        (e.uncertainty for e in everything), reverse=True
+def test_batched_stream_yields_most_uncertain_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    all_suggestions = most_uncertain(nlp, records(TEXTS), len(TEXTS))
+    assert [suggestion.uncertainty for suggestion in all_suggestions] == sorted(
+        (e.uncertainty for e in all_suggestions), reverse=True
     )
     monkeypatch.setattr(module, "BATCH", 2)
     assert [suggestion.text for suggestion in most_uncertain(nlp, records(iter(TEXTS)), 3)] == [
-        suggestion.text for suggestion in everything[:3]
+        suggestion.text for suggestion in all_suggestions[:3]
     ]
 
 
-def test_no_text_comes_twice_nor_one_that_is_known(nlp: Language) -> None:
-    again = [*TEXTS, *(f" {text[:2]} {text[2:]} " for text in TEXTS)]
-    assert sorted(suggestion.text for suggestion in suggest(nlp, records(again), 50)) == sorted(TEXTS)
-    rest = {suggestion.text for suggestion in suggest(nlp, records(again), 50, annotated=["上海 在京"])}
+def test_suggest_skips_duplicates_and_annotated_texts(nlp: Language) -> None:
+    repeated_texts = [*TEXTS, *(f" {text[:2]} {text[2:]} " for text in TEXTS)]
+    assert sorted(suggestion.text for suggestion in suggest(nlp, records(repeated_texts), 50)) == sorted(TEXTS)
+    rest = {suggestion.text for suggestion in suggest(nlp, records(repeated_texts), 50, annotated=["上海 在京"])}
     assert rest == set(TEXTS) - {"上海在京"}
 
 
-def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
-    nlp: Language, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_diversity_selection_uses_limited_candidate_pool(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     values = dict(zip(TEXTS, (5.0, 4.9, 4.8, 4.7, 1.0, 0.9, 0.8), strict=True))
     monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [values[doc.text] for doc in docs])
     monkeypatch.setattr(module, "POOL", 2)
@@ -93,7 +91,7 @@ def test_so_many_uncertain_texts_are_compared_for_each_one_to_choose(
     assert [suggestion.text for suggestion in suggest(nlp, records(TEXTS), 3)] == TEXTS[:6]
 
 
-def test_equally_uncertain_texts_keep_their_order(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ties_in_uncertainty_preserve_input_order(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "uncertainties", lambda ner, docs: [1.0] * len(docs))
     monkeypatch.setattr(module, "BATCH", 2)
     assert [suggestion.text for suggestion in most_uncertain(nlp, records(TEXTS), 4)] == TEXTS[:4]
@@ -103,8 +101,8 @@ def numbered_texts(n: int) -> Iterator[str]:
     return (f"文{number}" for number in range(n))
 
 
-def peak(call: Callable[[], object]) -> int:
-    """Return the most bytes that a call takes at a time."""
+def peak_memory(call: Callable[[], object]) -> int:
+    """Return the peak memory of a call in bytes."""
     tracemalloc.start()
     call()
     size = tracemalloc.get_traced_memory()[1]
@@ -112,63 +110,64 @@ def peak(call: Callable[[], object]) -> int:
     return size
 
 
-def test_memory_does_not_grow_with_the_number_of_texts(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
-    def cheap(ner: TenerNER, docs: list[Doc]) -> list[float]:
+def test_memory_usage_is_independent_of_text_count(nlp: Language, monkeypatch: pytest.MonkeyPatch) -> None:
+    def hashed_uncertainties(ner: TenerNER, docs: list[Doc]) -> list[float]:
         return [float(hash(doc.text) % 1000) for doc in docs]
 
-    monkeypatch.setattr(module, "uncertainties", cheap)
+    monkeypatch.setattr(module, "uncertainties", hashed_uncertainties)
     suggest(nlp, records(numbered_texts(300)), 5)
-    peaks = [peak(lambda n=n: suggest(nlp, records(numbered_texts(n)), 5)) for n in (1000, 4000)]
+    peaks = [peak_memory(lambda n=n: suggest(nlp, records(numbered_texts(n)), 5)) for n in (1000, 4000)]
     assert peaks[1] < 1.5 * peaks[0]
 
 
-def test_pipelines_without_a_crf_are_refused() -> None:
+def test_pipeline_without_crf_raises_error() -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("ner")
     with pytest.raises(RemedyError, match="no tener_ner"):
         suggest(nlp, records(TEXTS), 1)
 
 
-# Spreading
+# Diversity
 
 
-def test_each_next_text_is_the_best_by_weight_and_distance() -> None:
+def test_greedy_selection_maximizes_weight_and_diversity() -> None:
     random = np.random.default_rng(0)
     vectors = profiles(["".join(random.choice(list("甲乙丙丁戊己"), 6)) for _ in range(12)])
     weights = random.random(12).tolist()
     chosen = select_diverse(weights, vectors, 5)
     for count in range(5):
-        before, rest = chosen[:count], [i for i in range(12) if i not in chosen[:count]]
-        gains = [weights[i] * (1.0 - max([float(vectors[i] @ vectors[j]) for j in before] or [0.0])) for i in rest]
+        selected, rest = chosen[:count], [i for i in range(12) if i not in chosen[:count]]
+        gains = [weights[i] * (1.0 - max([float(vectors[i] @ vectors[j]) for j in selected] or [0.0])) for i in rest]
         assert chosen[count] == rest[int(np.argmax(gains))]
 
 
-def test_what_is_known_counts_as_chosen() -> None:
+def test_annotated_texts_count_as_selected() -> None:
     texts = ["王小明去了上海", "今天天气很好"]
     assert select_diverse([1.0, 0.9], profiles(texts), 1) == [0]
     assert select_diverse([1.0, 0.9], profiles(texts), 1, ["王小明去了上海市"]) == [1]
 
 
-def test_what_is_known_takes_the_same_memory_however_much_it_is() -> None:
+def test_memory_usage_is_independent_of_annotated_text_count() -> None:
     vectors = profiles(["王小明去了上海", "今天天气很好"])
 
     peaks = [
-        peak(lambda n=n: select_diverse([1.0, 0.9], vectors, 1, numbered_texts(n))) for n in (2 * WIDTH, 8 * WIDTH)
+        peak_memory(lambda n=n: select_diverse([1.0, 0.9], vectors, 1, numbered_texts(n)))
+        for n in (2 * WIDTH, 8 * WIDTH)
     ]
     assert peaks[1] < 1.5 * peaks[0]
 
 
-def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None:
+def test_profile_counts_padded_bigrams_and_trigrams() -> None:
     assert [int(np.count_nonzero(row)) for row in profiles(["", "京", "上海"])] == [1, 3, 5]
     assert np.flatnonzero(profiles(["上海"])).tolist() == [368, 674, 708, 776, 892], "the same on every machine"
     once, twice = profiles(["上海", "上海上海"])
     assert 0 < once @ twice < 1
     (row,) = profiles(["上海" * 4])
-    assert row.max() / row[row > 0].min() == pytest.approx(2.0)  # the root of four
+    assert row.max() / row[row > 0].min() == pytest.approx(2.0)  # counts of 4 and 1, after the square root
     assert np.linalg.norm(profiles(["王小明去了上海"])) == pytest.approx(1.0, abs=1e-6)
 
 
-# Repetitions
+# Near-duplicates
 
 
 @pytest.mark.parametrize(
@@ -183,16 +182,16 @@ def test_a_profile_counts_every_pair_and_triple_with_the_blanks_around() -> None
         ("A股", "B股", False),
     ],
 )
-def test_texts_nearly_repeat_each_other(text: str, repeat: str, is_near: bool) -> None:
+def test_near_duplicate_key_groups_similar_texts(text: str, repeat: str, is_near: bool) -> None:
     assert (near_duplicate_key(text) == near_duplicate_key(repeat)) == is_near
 
 
-def test_variety_is_the_share_of_different_strings() -> None:
+def test_variety_is_fraction_of_distinct_4grams() -> None:
     assert [variety(text) for text in ("", "京", "京京京京", "abcde", "京" * 136)] == [1, 1, 1, 1, 1 / 133]
     assert variety("abcdabcd") == pytest.approx(4 / 5)
 
 
-def test_a_text_that_repeats_itself_does_not_lead(nlp: Language) -> None:
+def test_repetitive_texts_rank_below_normal_texts(nlp: Language) -> None:
     repetitive = ["京" * 136, "去" * 90, "上海" * 60, "王小明" * 40]
     assert max(suggestion.uncertainty for suggestion in most_uncertain(nlp, records(repetitive), 4)) < min(
         suggestion.uncertainty for suggestion in most_uncertain(nlp, records(TEXTS[:3]), 3)
@@ -200,14 +199,14 @@ def test_a_text_that_repeats_itself_does_not_lead(nlp: Language) -> None:
     assert {suggestion.text for suggestion in suggest(nlp, records([*repetitive, *TEXTS]), 3)} <= set(TEXTS)
 
 
-def test_of_near_repeats_one_is_suggested(nlp: Language) -> None:
+def test_near_duplicates_are_suggested_once(nlp: Language) -> None:
     posts = [f"王小明去了上海{number}次！ http://t.cn/{number}" for number in range(10, 60)]
     chosen = [suggestion.text for suggestion in suggest(nlp, records([*posts, *TEXTS]), 20)]
     assert sum(text in posts for text in chosen) == 1
     assert set(TEXTS) <= set(chosen)
 
 
-def test_profiles_tell_texts_apart_that_share_no_neighbours() -> None:
+def test_profiles_distinguish_texts_without_shared_ngrams() -> None:
     pairs = itertools.combinations(profiles(["上海北京", "京北海上", "abc", "", "京"]), 2)
     assert max(float(first @ second) for first, second in pairs) < 0.5
     assert prod(profiles(["上海 " * 3, "A"]).shape) == 2048

@@ -1,4 +1,4 @@
-"""What annotation tools import, and what `convert` makes of it when it comes back."""
+"""Tasks for annotation tools: written from suggestions, and converted from the exports of the tools."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ TASKS = [make_task(text, spans) for text, spans in TEXTS.items()]
 
 
 def doccano_exports(text: str) -> str:
-    """Examples with their ids, their labels, comments, and what else was imported as metadata."""
+    """Return doccano's export of imported tasks: with ids, comments, and all other imported fields as metadata."""
     records = [json.loads(line) for line in text.splitlines()]
     return "".join(json.dumps({"id": n, **record, "Comments": []}) + "\n" for n, record in enumerate(records, start=1))
 
 
 def label_studio_exports(text: str) -> str:
-    """Predictions that were accepted as annotations."""
+    """Return Label Studio's export of imported tasks, in which all predictions were accepted as annotations."""
     records = json.loads(text)
     for number, task in enumerate(records, start=1):
         result = [{**region, "origin": "prediction"} for region in task["predictions"][0]["result"]]
@@ -68,11 +68,11 @@ def read_back(folder: Path, text: str) -> list[tuple[str, list[tuple[int, int, s
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-def test_letters_are_written_as_they_are(tool: str) -> None:
+def test_tasks_contain_unescaped_unicode(tool: str) -> None:
     assert all(letter in TOOLS[tool].write(TASKS) for letter in "吴重阳😂")
 
 
-def test_numbers_have_four_digits_and_stand_where_there_are_some() -> None:
+def test_scores_are_rounded_and_omitted_if_missing() -> None:
     doc, entity = spacy.blank("zh").make_doc("京"), FoundEntity(0, 1, "GPE", 0.123456)
     record = json.loads(TOOLS["doccano"].write([Task(doc, [entity], 0.987654)]))
     assert (record["probability"], record["probabilities"], "uncertainty" in record) == (0.9877, [0.1235], False)
@@ -82,20 +82,20 @@ def test_numbers_have_four_digits_and_stand_where_there_are_some() -> None:
     assert ("score" in prediction, prediction["result"][0]["score"]) == (False, 0.1235)
 
 
-def test_a_probability_that_is_no_number_is_null() -> None:
+def test_nan_probability_is_written_as_null() -> None:
     doc, entity = spacy.blank("zh").make_doc("京"), FoundEntity(0, 1, "GPE", float("nan"))
     record = json.loads(TOOLS["doccano"].write([Task(doc, [entity], float("nan"))]), parse_constant=pytest.fail)
     assert (record["probability"], record["probabilities"]) == (None, [None])
 
 
 @st.composite
-def found_in_texts(draw: st.DrawFn) -> Task:
-    """A text of any characters, its tokens, and entities that touch no white space and may cut tokens."""
-    # Without what no text file keeps: returns, which end lines, and what is white space only to spaCy.
+def random_task(draw: st.DrawFn) -> Task:
+    """A random text with entities, which may start or end inside tokens, but not at white space."""
+    # Carriage returns, and characters that only spaCy treats as white space, would be changed in text files.
     text = draw(st.text(st.sampled_from("ab.,'-  \n京小😂é\u0301\u3000"), min_size=1, max_size=24))
     edges = sorted(draw(st.sets(st.integers(0, len(text)), max_size=8)))
-    places = [(start, end) for start, end in pairwise(edges) if text[start:end].strip() == text[start:end]]
-    chosen = draw(st.lists(st.sampled_from(places), unique=True, max_size=4)) if places else []
+    valid_spans = [(start, end) for start, end in pairwise(edges) if text[start:end].strip() == text[start:end]]
+    chosen = draw(st.lists(st.sampled_from(valid_spans), unique=True, max_size=4)) if valid_spans else []
     labels = st.sampled_from(["PER", "a b", '"<&'])
     entities = [FoundEntity(start, end, draw(labels), 0.5) for start, end in sorted(chosen)]
     return Task(draw(st.sampled_from(TOKENIZERS))(text), entities)
@@ -103,8 +103,8 @@ def found_in_texts(draw: st.DrawFn) -> Task:
 
 @pytest.mark.parametrize("tool", EXPORTS)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(tasks=st.lists(found_in_texts(), min_size=1, max_size=3))
-def test_any_texts_and_entities_come_back(tmp_path: Path, tool: str, tasks: list[Task]) -> None:
+@given(tasks=st.lists(random_task(), min_size=1, max_size=3))
+def test_tool_exports_preserve_texts_and_entities(tmp_path: Path, tool: str, tasks: list[Task]) -> None:
     expected = [
         (task.doc.text, [(entity.start, entity.end, entity.label) for entity in task.entities]) for task in tasks
     ]
@@ -119,9 +119,7 @@ def test_any_texts_and_entities_come_back(tmp_path: Path, tool: str, tasks: list
         ("labelstudio", [], Event.LEFT_OUT),
     ],
 )
-def test_entities_that_no_tool_has_exported_are_told_of(
-    tmp_path: Path, tool: str, sizes: list[int], event: Event
-) -> None:
+def test_unexported_suggestions_are_reported(tmp_path: Path, tool: str, sizes: list[int], event: Event) -> None:
     path = tmp_path / "export.jsonl"
     path.write_text(TOOLS[tool].write(TASKS), encoding="utf8")
     reader = CorpusReader(path)
@@ -133,7 +131,7 @@ def test_entities_that_no_tool_has_exported_are_told_of(
     assert reader.notes.counts.total() == 0
 
 
-def test_label_studios_regions_fit_its_interface() -> None:
+def test_label_studio_regions_match_labelling_interface() -> None:
     labels = ["PER", 'A "quoted" & <odd> one']
     interface = ElementTree.fromstring(labelling_interface(labels))
     control, text = interface.findall("*")
@@ -147,7 +145,7 @@ def test_label_studios_regions_fit_its_interface() -> None:
         assert region["value"]["labels"][0] in [*labels, "ORG"]
 
 
-def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
+def test_prodigy_tokens_align_with_text_and_spans() -> None:
     english = spacy.blank("en").make_doc("Peter Blackburn left")
     cut = Task(english, [FoundEntity(2, 5, "X", 0.5)], 0.5, 0.5)
     for task in [*TASKS, Task(english, [FoundEntity(0, 15, "PER", 0.5)], 0.5, 0.5), cut]:
@@ -162,7 +160,7 @@ def test_prodigys_tokens_join_to_the_text_and_hold_its_spans() -> None:
             )
 
 
-def test_texts_are_filled_in_with_the_models_best_reading(train: Callable[..., Language]) -> None:
+def test_tasks_are_prefilled_with_best_label_sequence(train: Callable[..., Language]) -> None:
     nlp = train()
     (task,) = make_tasks(nlp, [Suggestion({"text": "王小明去了上海"}, 1.0)], ["PER", "GPE"])
     assert [(entity.start, entity.end, entity.label) for entity in task.entities] == [(0, 3, "PER"), (5, 7, "GPE")]
@@ -171,7 +169,7 @@ def test_texts_are_filled_in_with_the_models_best_reading(train: Callable[..., L
     assert [entity.label for entity in task.entities] == ["GPE"]
 
 
-def test_texts_are_filled_in_with_the_entities_of_the_whole_pipeline(saved: dict[str, Path]) -> None:
+def test_tasks_include_entities_of_other_components(saved: dict[str, Path]) -> None:
     nlp = spacy.load(saved["tener"])
     add_rules(nlp, PER="王小", before="tener_ner")
     add_rules(nlp, MET="去了")
@@ -183,7 +181,7 @@ def test_texts_are_filled_in_with_the_entities_of_the_whole_pipeline(saved: dict
     assert len(task.doc) == 7
 
 
-def test_entities_of_characters_are_filled_in_where_they_are_not_where_tokens_end(saved: dict[str, Path]) -> None:
+def test_tasks_preserve_entity_offsets_inside_tokens(saved: dict[str, Path]) -> None:
     nlp = spacy.load(saved["characters"])
     text, label = "王小明去了上海", "GPE"
     (exact,) = make_tasks(nlp, [Suggestion({"text": text}, 1.0)], [label])

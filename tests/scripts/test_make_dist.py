@@ -1,4 +1,4 @@
-"""An sdist is written again without what differs from one build to the next."""
+"""Normalization of an sdist, so that builds are reproducible."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from make_dist import normalize_sdist
 TIME = 1_700_000_000
 
 
-def packed(path: Path, files: list[tuple[str, bytes]], *, time: int, owner: str) -> Path:
+def make_sdist(path: Path, files: list[tuple[str, bytes]], *, time: int, owner: str) -> Path:
     with tarfile.open(path, "w:gz") as archive:
         for name, content in files:
             member = tarfile.TarInfo(name)
@@ -20,10 +20,10 @@ def packed(path: Path, files: list[tuple[str, bytes]], *, time: int, owner: str)
     return path
 
 
-def test_time_order_and_owner_of_a_build_are_not_in_it(tmp_path: Path) -> None:
+def test_normalization_removes_time_order_and_owner(tmp_path: Path) -> None:
     files = [("a/PKG-INFO", b"one"), ("a/b.py", b"two")]
-    first = packed(tmp_path / "first.tar.gz", files, time=1_000_000_000, owner="ann")
-    second = packed(tmp_path / "second.tar.gz", files[::-1], time=1_500_000_123, owner="ben")
+    first = make_sdist(tmp_path / "first.tar.gz", files, time=1_000_000_000, owner="ann")
+    second = make_sdist(tmp_path / "second.tar.gz", files[::-1], time=1_500_000_123, owner="ben")
     assert first.read_bytes() != second.read_bytes()
     normalize_sdist(first, TIME)
     normalize_sdist(second, TIME)

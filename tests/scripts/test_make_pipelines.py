@@ -1,4 +1,4 @@
-"""Wheels of trained pipelines: from a corpus to an empty environment that predicts, explains and serves."""
+"""The script that trains pipelines, packages them as wheels, and tests the wheels in an empty environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from small_systems import UNSEEN, trained
 
 
 @pytest.mark.slow
-def test_a_wheel_with_its_readme_and_checksum_works_in_an_empty_environment(
+def test_script_builds_and_tests_wheel_with_checksum(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = {"name": "Chinese sample corpus", "license": "CC0-1.0", "author": "spacy_tener"}
@@ -37,7 +37,7 @@ def test_a_wheel_with_its_readme_and_checksum_works_in_an_empty_environment(
     assert len(list(packages.glob("*.whl"))) == 2
 
 
-def test_only_wheels_of_pipelines_are_in_the_table(tmp_path: Path) -> None:
+def test_index_table_excludes_wheel_of_this_package(tmp_path: Path) -> None:
     wheel = tmp_path / "spacy_tener-1.0.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("spacy_tener/about.py", "")
@@ -57,7 +57,7 @@ def test_only_wheels_of_pipelines_are_in_the_table(tmp_path: Path) -> None:
     ],
     ids=["name", "tweets", "posts"],
 )
-def test_what_is_missing_is_said_before_anything_starts(
+def test_invalid_argument_raises_error_before_training(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as error:

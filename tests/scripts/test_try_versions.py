@@ -1,4 +1,4 @@
-"""The table of runs has one row for each Python and set of versions."""
+"""The table of test runs, with one row for each version of Python and set of dependencies."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ NEW = "| 3.11.7 | tested | spacy 2 | 2026-02-02 | `2 passed` |"
 OTHER = "| 3.12.3 | tested | spacy 2 | 2026-02-02 | `3 passed` |"
 
 
-def test_a_row_takes_the_place_of_the_one_before_it_and_others_stay() -> None:
+def test_new_row_replaces_row_of_same_environment() -> None:
     page = f"Before.\n\n{HEADING}{OTHER}\n\nAfter.\n"
     page = add_row(add_row(page, OLD), NEW)
     assert page == f"Before.\n\n{HEADING}{NEW}\n{OTHER}\n\nAfter.\n"
 
 
-def test_a_page_without_the_table_is_refused() -> None:
+def test_page_without_table_raises_error() -> None:
     with pytest.raises(ValueError, match=r"no table of runs"):
         add_row("Before.\n", NEW)
 
 
-def test_the_page_has_the_table() -> None:
+def test_documentation_page_contains_table() -> None:
     match = TABLE.search(PAGE.read_text(encoding="utf8"))
     assert match
     assert match[1].count("\n") >= 2

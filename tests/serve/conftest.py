@@ -33,7 +33,7 @@ class Running:
         return str(self.client.base_url)
 
     @property
-    def place(self) -> tuple[str, int]:
+    def socket_address(self) -> tuple[str, int]:
         return self.client.base_url.host, self.client.base_url.port or 0
 
 
@@ -41,6 +41,7 @@ class Running:
 def running(
     models: Mapping[str, Language], limits: Limits | None = None, *, send_buffer: int | None = None, **access: Any
 ) -> Iterator[Running]:
+    """Run a service on a free port, and stop it after the block."""
     app, listens = make_app(models, limits, **access), threading.Event()
     server = Server(app, listens.set)
     sock = bind("127.0.0.1", 0)
@@ -68,5 +69,5 @@ def served(saved: Mapping[str, Path]) -> Iterator[Running]:
 
 @pytest.fixture(scope="session")
 def start() -> Start:
-    """Start another service."""
+    """A function that starts another service."""
     return running

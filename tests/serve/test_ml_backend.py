@@ -1,4 +1,4 @@
-"""The service as a backend of Label Studio: what its client sends is answered in its projects' labels."""
+"""The service as an ML backend of Label Studio: requests as its client sends them, answered in the project's labels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def nlp(saved):
 
 
 def set_up(served, interface: str, base: str = "") -> httpx.Response:
-    """Ask as Label Studio does when a backend is connected, and before each prediction."""
+    """Send the request that Label Studio sends when a backend is connected, and before each prediction."""
     body = {"project": "1.1700000000", "schema": interface, "hostname": "", "access_token": "x", "extra_params": None}
     return served.client.post(f"{base}/setup", json=body)
 
@@ -44,7 +44,7 @@ def predict(served, *data: dict[str, Any], interface: str = INTERFACE, base: str
     return served.client.post(f"{base}/predict", json=body)
 
 
-def found(nlp, text: str) -> list[tuple[int, int, str]]:
+def find_entities(nlp, text: str) -> list[tuple[int, int, str]]:
     return [(ent.start_char, ent.end_char, ent.label_) for ent in nlp(text).ents]
 
 
@@ -53,13 +53,13 @@ def regions(result: dict[str, Any], to_name: str = "text") -> list[tuple[int, in
     return [(value["start"], value["end"], value["labels"][0]) for value in values]
 
 
-def refusal(answer: httpx.Response, code: str) -> str:
+def validation_message(answer: httpx.Response, code: str) -> str:
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]["code"] == code
     return answer.json()["error"]["message"]
 
 
-def test_a_project_is_set_up_and_its_health_asked(served):
+def test_setup_returns_stable_model_version(served):
     version = set_up(served, INTERFACE).json()["model_version"]
     name, _, weights = version.split()
     assert (name, len(weights)) == ("tener", 8)
@@ -78,17 +78,17 @@ def test_a_project_is_set_up_and_its_health_asked(served):
         "",
     ],
 )
-def test_regions_are_the_entities_of_the_text_as_it_is(served, nlp, text):
+def test_regions_match_entities_of_original_text(served, nlp, text):
     answer = predict(served, {"text": text}).json()
     (result,) = answer["results"]
     assert answer["errors"] == []
-    assert regions(result) == found(nlp, text)
+    assert regions(result) == find_entities(nlp, text)
     for region in result["result"]:
         assert (region["from_name"], region["to_name"], region["type"]) == ("label", "text", "labels")
         assert region["value"]["text"] == text[region["value"]["start"] : region["value"]["end"]]
 
 
-def test_scores_are_probabilities(served, nlp):
+def test_scores_match_model_probabilities(served, nlp):
     (result,) = predict(served, {"text": TEXT}).json()["results"]
     pipe = nlp.get_pipe("tener_ner")
     decoding = next(pipe.decode([nlp.make_doc(TEXT)]))
@@ -99,7 +99,7 @@ def test_scores_are_probabilities(served, nlp):
     assert result["score"] == pytest.approx(best.probability ** (1 / math.sqrt(len(TEXT))))
 
 
-def test_suggested_tasks_have_the_scores_of_predictions(served, nlp):
+def test_suggest_and_predict_return_equal_scores(served, nlp):
     texts = [TEXT, "吴小明在上海银行工作。王重阳去了中国"]
     tasks = make_tasks(nlp, [Suggestion({"text": text}, 0.5) for text in texts], nlp.get_pipe("tener_ner").labels)
     suggested = [task["predictions"][0]["score"] for task in json.loads(TOOLS["labelstudio"].write(tasks))]
@@ -107,7 +107,7 @@ def test_suggested_tasks_have_the_scores_of_predictions(served, nlp):
     assert suggested == pytest.approx(predicted, abs=1e-4)
 
 
-def test_labels_are_those_of_the_project(served):
+def test_labels_are_mapped_to_project_labels(served):
     interface = INTERFACE.replace('"PER"', '"Person" predicted_values="NAME, PER"').replace('"ORG"', '"org"')
     interface = interface.replace('<Label value="GPE"/>', '<Label value="Place" alias="GPE"/>')
     (result,) = predict(served, {"text": "王小明去了上海"}, {"text": TEXT}, interface=interface).json()["results"][:1]
@@ -116,7 +116,7 @@ def test_labels_are_those_of_the_project(served):
     assert regions(result) == [(0, 3, "Person"), (4, 8, "org")]
 
 
-def test_entities_without_a_label_in_the_project_are_left_out_and_named(served, caplog):
+def test_entities_without_project_label_are_omitted_and_logged(served, caplog):
     interface = INTERFACE.replace('<Label value="ORG"/>', "")
     assert set_up(served, interface).status_code == 200
     assert "no label for ORG over the text 'text'" in caplog.text
@@ -124,7 +124,7 @@ def test_entities_without_a_label_in_the_project_are_left_out_and_named(served, 
     assert regions(result) == [(0, 3, "PER")]
 
 
-def test_several_texts_of_a_task(served, nlp):
+def test_task_with_several_texts_is_predicted(served, nlp):
     interface = """<View>
       <labels name="people" toName="title, body"><Label value="PER"/></labels>
       <Labels name="others" toname="body"><Label value="ORG"/><Label value="PER"/><Label value="GPE"/></Labels>
@@ -134,7 +134,7 @@ def test_several_texts_of_a_task(served, nlp):
     data = {"title": "王小明去了上海", "article": {"body": TEXT}, "note": "京", "image": "a.png"}
     (result,) = predict(served, data, interface=interface).json()["results"]
     assert regions(result, "title") == [(0, 3, "PER")]
-    assert regions(result, "body") == found(nlp, TEXT)
+    assert regions(result, "body") == find_entities(nlp, TEXT)
     assert [region["from_name"] for region in result["result"]] == ["people", "people", "others"]
     assert len({region["id"] for region in result["result"]}) == 3
     alone = [predict(served, {"text": text}).json()["results"][0]["score"] for text in (data["title"], TEXT)]
@@ -142,11 +142,11 @@ def test_several_texts_of_a_task(served, nlp):
     assert result["score"] == pytest.approx(math.exp(logs / math.sqrt(18)))
 
 
-def test_tasks_that_cannot_be_read_get_no_prediction_and_the_others_theirs(served, nlp, caplog):
+def test_invalid_tasks_are_skipped_and_reported(served, nlp, caplog):
     data = [{"text": TEXT}, {"image": "a.png"}, {"text": 3}, {"text": "好" * 501}, {"text": "京"}]
     answer = predict(served, *data).json()
     assert [regions(result) if result else result for result in answer["results"]] == [
-        found(nlp, TEXT),
+        find_entities(nlp, TEXT),
         [],
         [],
         [],
@@ -158,7 +158,7 @@ def test_tasks_that_cannot_be_read_get_no_prediction_and_the_others_theirs(serve
     assert "task 8: The task has no text 'text' in its data." in caplog.text
 
 
-def test_a_text_at_which_the_pipeline_fails_costs_the_others_nothing(start, nlp):
+def test_pipeline_failure_does_not_affect_other_tasks(start, nlp):
     broken = spacy.blank("zh")
 
     @spacy.Language.component("fails_at_x")
@@ -173,22 +173,22 @@ def test_a_text_at_which_the_pipeline_fails_costs_the_others_nothing(start, nlp)
         answer = predict(service, {"text": "x"}, {"text": "去了上海"}).json()
     assert [error["task"] for error in answer["errors"]] == [7]
     assert answer["results"][0] == []
-    # Without a tener_ner there are no probabilities: nothing to sort by.
+    # Without a tener_ner, predictions have no probabilities, so Label Studio cannot sort them.
     assert answer["results"][1]["score"] is None
     assert regions(answer["results"][1]) == [(2, 4, "GPE")]
     assert answer["results"][1]["result"][0]["score"] is None
 
 
-def test_more_tasks_than_texts_of_a_batch(served):
-    """Label Studio sends all tasks that were selected at once."""
+def test_predict_accepts_more_tasks_than_batch_limit(served):
+    """Label Studio sends all selected tasks in one request."""
     answer = predict(served, *[{"text": "京"}] * 50).json()
     assert [regions(result) for result in answer["results"]] == [[(0, 1, "GPE")]] * 50
 
 
-BOMB = '<!DOCTYPE v [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><View>&b;</View>'
-EXTERNAL = '<!DOCTYPE v SYSTEM "file:///etc/passwd" [<!ENTITY x SYSTEM "file:///etc/passwd">]><View>&x;</View>'
+ENTITY_EXPANSION = '<!DOCTYPE v [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><View>&b;</View>'
+EXTERNAL_ENTITY = '<!DOCTYPE v SYSTEM "file:///etc/passwd" [<!ENTITY x SYSTEM "file:///etc/passwd">]><View>&x;</View>'
 
-IMAGES = """<View>
+IMAGE_INTERFACE = """<View>
   <Image name="image" value="$image"/>
   <RectangleLabels name="label" toName="image"><Label value="PER"/></RectangleLabels>
 </View>"""
@@ -201,10 +201,10 @@ IMAGES = """<View>
         ("{}", "is not XML"),
         ("<View><Text></View>", "is not XML: mismatched tag"),
         ("<View>&a;</View>", "is not XML: undefined entity"),
-        (BOMB, "has a document type"),
-        (EXTERNAL, "has a document type"),
+        (ENTITY_EXPANSION, "has a document type"),
+        (EXTERNAL_ENTITY, "has a document type"),
         ("<View/>", "needs a Labels tag and a Text tag, but has nothing"),
-        (IMAGES, "needs a Labels tag and a Text tag, but has Image, Label, RectangleLabels"),
+        (IMAGE_INTERFACE, "needs a Labels tag and a Text tag, but has Image, Label, RectangleLabels"),
         (INTERFACE.replace("Text", "HyperText"), "needs a Labels tag and a Text tag, but has HyperText, Label, Labels"),
         (INTERFACE.replace('toName="text"', 'toName="other"'), "has no label of the model for its Text"),
         (
@@ -223,24 +223,24 @@ IMAGES = """<View>
         ("<View>" * 500 + "</View>" * 500, "needs a Labels tag and a Text tag, but has View"),
     ],
 )
-def test_interfaces_that_cannot_be_used_are_refused(served, interface, reason, caplog):
-    assert reason in refusal(set_up(served, interface), "unusable_interface")
-    assert reason in refusal(predict(served, {"text": TEXT}, interface=interface), "unusable_interface")
-    # Label Studio shows the status alone, and sends people to this log.
+def test_unusable_interface_raises_error(served, interface, reason, caplog):
+    assert reason in validation_message(set_up(served, interface), "unusable_interface")
+    assert reason in validation_message(predict(served, {"text": TEXT}, interface=interface), "unusable_interface")
+    # Label Studio only shows the status, and refers users to this log.
     setup_log, predict_log = caplog.messages
     assert setup_log.startswith("Label Studio, /setup: The labelling interface ")
     assert predict_log.startswith("Label Studio, /predict: The labelling interface ")
     assert reason in setup_log
 
 
-def test_an_interface_with_a_declaration_comments_and_other_tags(served):
+def test_interface_with_declaration_and_comments_is_parsed(served):
     interface = '<?xml version="1.0" encoding="utf-16"?><!-- 😀 -->' + INTERFACE.replace(
         "<Label ", "<Header/><Label ", 1
     )
     assert set_up(served, interface).status_code == 200
 
 
-def test_a_model_by_its_name_which_is_refused_at_once_where_there_is_none(served):
+def test_model_is_selected_by_name_in_url(served):
     base = "/label-studio/characters"
     assert set_up(served, INTERFACE, base).json()["model_version"].startswith("characters ")
     assert predict(served, {"text": "京"}, base=base).json()["results"][0]["model_version"].startswith("characters ")
@@ -251,7 +251,7 @@ def test_a_model_by_its_name_which_is_refused_at_once_where_there_is_none(served
         assert set_up(served, INTERFACE, base).status_code == status
 
 
-def test_webhooks_are_taken_note_of_again_and_again(served):
+def test_webhook_ignores_repeated_annotation_events(served):
     body = {"action": "ANNOTATION_CREATED", "annotation": {"result": []}, "task": {}, "project": {"id": 1}}
     answers = [served.client.post("/webhook", json=body) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [200] * 3
@@ -260,13 +260,13 @@ def test_webhooks_are_taken_note_of_again_and_again(served):
     assert served.client.post("/webhook", json={"annotation": {}}).status_code == 422
 
 
-def test_training_is_refused_where_it_is_asked_for(served):
+def test_training_request_returns_not_implemented(served):
     answer = served.client.post("/webhook", json={"action": "START_TRAINING", "project": {"id": 1}})
     assert answer.status_code == 501
     assert "does not train" in answer.json()["error"]["message"]
 
 
-def test_requests_are_limited_and_counted_like_others(served, start, caplog):
+def test_backend_applies_limits_metrics_and_api_key(served, start, caplog):
     caplog.set_level(logging.WARNING)
     assert predict(served, {"text": "好" * 20_000}).status_code == 413
     assert "Label Studio, /predict: The body is larger than 20,000 bytes" in caplog.text
@@ -279,8 +279,8 @@ def test_requests_are_limited_and_counted_like_others(served, start, caplog):
         assert set_up(service, INTERFACE).status_code == 422
 
 
-def test_nested_labels_are_read_once():
-    depth = 20_000  # to read for each all that are inside of it takes more than a minute
+def test_deeply_nested_labels_are_parsed_in_linear_time():
+    depth = 20_000  # an implementation that searches the descendants of every tag takes more than a minute
     inner = '<Labels name="inner" toName="text"><Label value="PER"/></Labels>'
     nested = "<Labels name='l' toName='text'>" * depth + inner + "</Labels>" * depth
     start = time.perf_counter()
@@ -289,17 +289,17 @@ def test_nested_labels_are_read_once():
     assert time.perf_counter() - start < 10
 
 
-def predict_as_written(served, task: str) -> httpx.Response:
+def predict_raw_task(served, task: str) -> httpx.Response:
     body = f'{{"label_config": {json.dumps(INTERFACE)}, "tasks": [{task}]}}'
     return served.client.post("/predict", content=body, headers={"content-type": "application/json"})
 
 
-@pytest.mark.parametrize("name", ['"\\ud800"', "NaN"])
-def test_a_task_whose_id_no_answer_can_repeat_is_refused(served, name):
-    assert "tasks.0.id" in refusal(predict_as_written(served, f'{{"id": {name}, "data": {{}}}}'), "invalid")
+@pytest.mark.parametrize("task_id", ['"\\ud800"', "NaN"])
+def test_unserializable_task_id_raises_error(served, task_id):
+    assert "tasks.0.id" in validation_message(predict_raw_task(served, f'{{"id": {task_id}, "data": {{}}}}'), "invalid")
 
 
-def test_half_of_a_surrogate_pair_is_no_text(served):
-    answer = predict_as_written(served, '{"id": 1, "data": {"text": "\\ud800"}}').json()
+def test_lone_surrogate_in_text_is_reported(served):
+    answer = predict_raw_task(served, '{"id": 1, "data": {"text": "\\ud800"}}').json()
     assert answer["results"] == [[]]
     assert "surrogate" in answer["errors"][0]["message"]

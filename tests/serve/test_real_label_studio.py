@@ -1,6 +1,7 @@
-"""Label Studio itself, on the loopback: from tasks to predictions, to annotation, to a model that has learned it.
+"""A running Label Studio with the service as its backend: import, prediction, annotation, export and training.
 
-It is installed into an environment of its own by `make test-slow`, because it pins versions of what this package uses.
+`make test-slow` installs Label Studio in a separate environment, because it pins versions of packages that this package
+also uses.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ TWO_TEXTS = """<View>
   <Labels name="label" toName="heading,content"><Label value="PER"/><Label value="ORG"/><Label value="GPE"/></Labels>
   <Text name="heading" value="$title"/><Text name="content" value="$article.body"/>
 </View>"""
-IMAGES = """<View>
+IMAGE_INTERFACE = """<View>
   <Image name="image" value="$image"/>
   <RectangleLabels name="label" toName="image"><Label value="PER"/></RectangleLabels>
 </View>"""
 
-# The region that an annotator adds to those of the model: the text, the label and the marked part.
-MARKED = [
+# The region that an annotator adds to the predicted regions of a text: the text, the label and the marked substring.
+MARKED_TEXTS = [
     ("😀王小明𠮷去了上海", "ORG", "𠮷"),
     ('<b>王小明</b> &amp; "去了"\r\n上海\r\n\r\n北京大学', "ORG", "amp"),
     ("e\u0301王小明\u200d去了👩\u200d👧上海", "ORG", "👩\u200d👧"),
     (" \t王小明  去了\n上海\\n", "Person", "\\n"),
     ("王小明😀去\r\n了 上海", "ORG", "去\r\n了"),
 ]
-# Selects a part of the text as a person does. Each character that ends a line is an element of its own in the page.
-MARK = r"""
+# Selects a substring in the page as a user does. The page has a separate element for each line break.
+SELECT_SCRIPT = r"""
 const inside = document.querySelector('.lsf-richtext__container');
 const walker = document.createTreeWalker(inside, NodeFilter.SHOW_TEXT | NodeFilter.SHOW_ELEMENT);
 const places = [];
@@ -100,7 +101,7 @@ class Studio:
         return sorted(found, key=lambda task: task["id"])
 
     def predictions(self, project: int) -> dict[int, list[dict[str, Any]]]:
-        """Have the backend predict all tasks, as the button of the data manager does, and return what is there then."""
+        """Predict all tasks, as the button in the data manager does. Return all predictions of each task by its id."""
         selected = {"selectedItems": {"all": True, "excluded": []}}
         self.ask("POST", f"/api/dm/actions?id=retrieve_tasks_predictions&project={project}", json=selected)
         found: dict[int, list[dict[str, Any]]] = {task["id"]: [] for task in self.tasks(project)}
@@ -120,15 +121,15 @@ def studio(tmp_path_factory) -> Iterator[Studio]:
     folder = tmp_path_factory.mktemp("studio")
     with bind("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
-    # Nothing is told or asked of its makers; backends and webhooks may be on this machine.
-    off = ("COLLECT_ANALYTICS", "LATEST_VERSION_CHECK", "ML_BLOCK_LOCAL_IP", "SSRF_PROTECTION_ENABLED")
-    settings = {**dict.fromkeys(off, "false"), "SENTRY_DSN": "", "FRONTEND_SENTRY_DSN": "", "HOME": str(folder)}
-    who = ["--username", EMAIL, "--password", PASSWORD, "--user-token", TOKEN, "--enable-legacy-api-token"]
-    where = ["--internal-host", "127.0.0.1", "--port", str(port), "--data-dir", str(folder)]
+    # Disable analytics and update checks, and allow backends and webhooks on this machine.
+    disabled = ("COLLECT_ANALYTICS", "LATEST_VERSION_CHECK", "ML_BLOCK_LOCAL_IP", "SSRF_PROTECTION_ENABLED")
+    settings = {**dict.fromkeys(disabled, "false"), "SENTRY_DSN": "", "FRONTEND_SENTRY_DSN": "", "HOME": str(folder)}
+    user_options = ["--username", EMAIL, "--password", PASSWORD, "--user-token", TOKEN, "--enable-legacy-api-token"]
+    server_options = ["--internal-host", "127.0.0.1", "--port", str(port), "--data-dir", str(folder)]
     log = folder / "log.txt"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [str(STUDIO), "start", "--no-browser", *where, *who],
+            [str(STUDIO), "start", "--no-browser", *server_options, *user_options],
             env={**os.environ, **settings},
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -153,7 +154,7 @@ def studio(tmp_path_factory) -> Iterator[Studio]:
 
 @pytest.fixture(scope="module")
 def annotator(studio, browser) -> Browser:
-    """A browser in which the annotator has signed in."""
+    """A browser in which an annotator is signed in."""
     browser.open(f"{studio.client.base_url}/user/login/")
     browser.run(
         "const [email, password] = ['email', 'password'].map((name) => document.getElementsByName(name)[0]);"
@@ -166,50 +167,50 @@ def annotator(studio, browser) -> Browser:
 
 
 def annotate(annotator: Browser, url: str, label: str, part: str) -> None:
-    """Open a task, mark a part of its text, and submit it with what the model found."""
+    """Open a task, mark a substring of its text, and submit it with the predicted entities."""
     annotator.open(url)
     annotator.wait(lambda: annotator.run("return document.querySelector('.htx-highlight')"))
     labels = "[...document.querySelectorAll('.lsf-label')].find((each) => each.innerText.startsWith(arguments[0]))"
     annotator.run(f"{labels}.click()", label)
     regions = "return document.querySelectorAll('.lsf-richtext__container [data-index]').length"
     before = annotator.run(regions)
-    assert annotator.run(MARK, part)
+    assert annotator.run(SELECT_SCRIPT, part)
     annotator.wait(lambda: annotator.run(regions) > before)
     annotator.run("document.getElementsByName('submit')[0].click()")
 
 
-def named(doc: Doc) -> set[tuple[int, int, str]]:
+def entity_set(doc: Doc) -> set[tuple[int, int, str]]:
     return {(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents}
 
 
-def converted(path: Path, *options: str) -> list[Doc]:
+def convert_export(path: Path, *options: str) -> list[Doc]:
     ran = run_tener("convert", path, "-o", path.with_suffix(".spacy"), "--lang", "zh", "--force", *options)
     assert ran.code == 0, ran.text
     return list(DocBin().from_disk(path.with_suffix(".spacy")).get_docs(spacy.blank("zh").vocab))
 
 
-def expected(nlp, text: str) -> set[tuple[int, int, str]]:
-    return {(start, end, label.replace("PER", "Person")) for start, end, label in named(nlp(text))}
+def expected_entities(nlp, text: str) -> set[tuple[int, int, str]]:
+    return {(start, end, label.replace("PER", "Person")) for start, end, label in entity_set(nlp(text))}
 
 
-def test_from_tasks_to_a_model_that_has_learned_their_annotation(studio, annotator, start, saved, tmp_path):
+def test_tasks_are_predicted_annotated_exported_and_learned(studio, annotator, start, saved, tmp_path):
     nlp = spacy.load(saved["characters"])
-    project = studio.project(INTERFACE, *({"text": text} for text, _, _ in MARKED))
+    project = studio.project(INTERFACE, *({"text": text} for text, _, _ in MARKED_TEXTS))
     with start({"tener": nlp}) as service:
         backend = studio.connect(project, service.url).json()
         assert (backend["readable_state"], backend["model_version"][:6]) == ("Connected", "tener ")
 
         predictions = studio.predictions(project)
         tasks = {task["id"]: task["data"]["text"] for task in studio.tasks(project)}
-        assert list(tasks.values()) == [text for text, _, _ in MARKED]
+        assert list(tasks.values()) == [text for text, _, _ in MARKED_TEXTS]
         for task, (prediction,) in predictions.items():
             assert 0 < prediction["score"] <= 1
             values = [region["value"] for region in prediction["result"]]
-            places = {(value["start"], value["end"], value["labels"][0]) for value in values}
-            assert places == expected(nlp, tasks[task]) != set()
-        assert studio.predictions(project) == predictions  # there are those of this model already
+            entities = {(value["start"], value["end"], value["labels"][0]) for value in values}
+            assert entities == expected_entities(nlp, tasks[task]) != set()
+        assert studio.predictions(project) == predictions  # the tasks already have predictions of this model
 
-        for task, (_, label, part) in zip(tasks, MARKED, strict=True):
+        for task, (_, label, part) in zip(tasks, MARKED_TEXTS, strict=True):
             old = len(studio.ask("GET", f"/api/tasks/{task}/annotations"))
             annotate(annotator, f"{studio.client.base_url}/projects/{project}/data?task={task}", label, part)
             wait_until(lambda task=task, old=old: len(studio.ask("GET", f"/api/tasks/{task}/annotations")) > old)
@@ -217,22 +218,25 @@ def test_from_tasks_to_a_model_that_has_learned_their_annotation(studio, annotat
         assert studio.client.post(f"/api/ml/{backend['id']}/train", json={}).status_code == 200
         assert 'tener_requests_total{path="/webhook",status="501"} 1.0' in metrics(service)
 
-    meant = [
-        expected(nlp, text) | {(text.index(part), text.index(part) + len(part), label)} for text, label, part in MARKED
+    expected_annotation = [
+        expected_entities(nlp, text) | {(text.index(part), text.index(part) + len(part), label)}
+        for text, label, part in MARKED_TEXTS
     ]
     for kind in ("JSON", "JSON_MIN"):
-        docs = converted(studio.export(project, kind, tmp_path / f"{kind}.json"))
-        assert {doc.text: named(doc) for doc in docs} == dict(zip(tasks.values(), meant, strict=True))
+        docs = convert_export(studio.export(project, kind, tmp_path / f"{kind}.json"))
+        assert {doc.text: entity_set(doc) for doc in docs} == dict(
+            zip(tasks.values(), expected_annotation, strict=True)
+        )
 
-    learned = learn(nlp, docs)
+    learned = train_until_learned(nlp, docs)
     learned.to_disk(tmp_path / "learned")
     with start({"tener": spacy.load(tmp_path / "learned")}) as service:
         studio.ask("PATCH", f"/api/ml/{backend['id']}", json={"url": service.url, "project": project, "title": "tener"})
         for task, found in studio.predictions(project).items():
             assert len({prediction["model_version"] for prediction in found}) == len(found) == 2
             values = [region["value"] for region in max(found, key=lambda prediction: prediction["id"])["result"]]
-            places = {(value["start"], value["end"], value["labels"][0]) for value in values}
-            assert places == dict(zip(tasks, meant, strict=True))[task]
+            entities = {(value["start"], value["end"], value["labels"][0]) for value in values}
+            assert entities == dict(zip(tasks, expected_annotation, strict=True))[task]
 
 
 def metrics(service) -> str:
@@ -240,7 +244,7 @@ def metrics(service) -> str:
     return text
 
 
-def learn(nlp, docs: list[Doc]):
+def train_until_learned(nlp, docs: list[Doc]):
     """Continue training until the model predicts the annotation."""
     examples = [Example(nlp.make_doc(doc.text), doc) for doc in docs]
     pipe = nlp.get_pipe("tener_ner")
@@ -250,12 +254,12 @@ def learn(nlp, docs: list[Doc]):
     optimizer.learn_rate = 0.01
     for _ in range(300):
         nlp.update(examples, sgd=optimizer)
-        if all(named(nlp(doc.text)) == named(doc) for doc in docs):
+        if all(entity_set(nlp(doc.text)) == entity_set(doc) for doc in docs):
             return nlp
     raise AssertionError("not learned")
 
 
-def test_several_texts_several_annotators_and_cancelled_annotation(studio, start, saved, tmp_path):
+def test_convert_reads_several_annotators_and_cancelled_annotation(studio, start, saved, tmp_path):
     nlp = spacy.load(saved["characters"])
     texts = [("王小明去了上海", "吴重阳在中国银行工作。"), ("京", "京京"), ("今天天气很好", "无")]
     tasks = [{"title": title, "article": {"body": body}} for title, body in texts]
@@ -270,32 +274,32 @@ def test_several_texts_several_annotators_and_cancelled_annotation(studio, start
 
     first, second, third = predictions
     result = predictions[first][0]["result"]
-    annotations(first, result, result[1:])  # a second annotator does not find the first entity
+    annotations(first, result, result[1:])  # a second annotator misses the first entity
     annotations(second, [], was_cancelled=True)
     annotations(third, [])
     path = studio.export(project, "JSON", tmp_path / "export.json")
     texts_of_task = ("--texts", "title,article.body")
-    found = {doc.text: named(doc) for doc in converted(path, *texts_of_task)}
-    assert found == {**{text: named(nlp(text)) for text in texts[0]}, **{text: set() for text in texts[2]}}
+    found = {doc.text: entity_set(doc) for doc in convert_export(path, *texts_of_task)}
+    assert found == {**{text: entity_set(nlp(text)) for text in texts[0]}, **{text: set() for text in texts[2]}}
 
 
-def test_what_cannot_be_served_is_refused_where_the_backend_is_connected(studio, start, saved):
+def test_connecting_unusable_backend_raises_error(studio, start, saved):
     nlp = spacy.load(saved["tener"])
     with start({"tener": nlp}) as service:
-        answer = studio.connect(studio.project(IMAGES), service.url)
+        answer = studio.connect(studio.project(IMAGE_INTERFACE), service.url)
         assert answer.status_code == 400
         assert "422 Client Error" in answer.text
         assert "incompatible with the current labeling configuration" in answer.text
     with start({"tener": nlp}, api_key="secret") as service:
         project = studio.project(INTERFACE)
-        who = {"auth_method": "BASIC_AUTH", "basic_auth_user": "label-studio"}
+        auth = {"auth_method": "BASIC_AUTH", "basic_auth_user": "label-studio"}
         assert studio.connect(project, service.url).status_code == 400
-        assert studio.connect(project, service.url, **who, basic_auth_pass="wrong").status_code == 400
-        assert studio.connect(project, service.url, **who, basic_auth_pass="secret").status_code == 201
+        assert studio.connect(project, service.url, **auth, basic_auth_pass="wrong").status_code == 400
+        assert studio.connect(project, service.url, **auth, basic_auth_pass="secret").status_code == 201
 
 
-def test_its_export_is_what_the_formats_of_convert_say(studio, tmp_path):
-    """Two labels of one span, which Label Studio lets an interface allow, are refused or one of them is read."""
+def test_two_labels_for_same_span_raise_error_or_are_resolved(studio, tmp_path):
+    """Label Studio supports several labels for a span. `convert` raises an error, or reads one with `--overlap`."""
     interface = INTERFACE.replace("<Labels ", '<Labels choice="multiple" ')
     project = studio.project(interface, {"text": "王小明"})
     (task,) = studio.tasks(project)
@@ -306,5 +310,5 @@ def test_its_export_is_what_the_formats_of_convert_say(studio, tmp_path):
     assert json.loads(path.read_text())[0]["annotations"][0]["result"][0]["value"] == value
     ran = run_tener("convert", path, "-o", tmp_path / "refused.spacy")
     assert (ran.code, "Person 0-3 '王小明' and ORG 0-3 '王小明' overlap" in ran.text) == (1, True)
-    (doc,) = converted(path, "--overlap", "longest")
-    assert named(doc) == {(0, 3, "Person")}
+    (doc,) = convert_export(path, "--overlap", "longest")
+    assert entity_set(doc) == {(0, 3, "Person")}

@@ -1,4 +1,4 @@
-"""Many clients at once: each gets its own answers, also while others go away in the midst."""
+"""Concurrent clients get the answers to their own requests, even if other clients disconnect."""
 
 from __future__ import annotations
 
@@ -37,44 +37,44 @@ def expected(saved) -> dict[str, list[tuple[int, int, str]]]:
     return {doc.text: [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents] for doc in docs}
 
 
-def check(entities, text, expected) -> None:
+def assert_entities(entities, text, expected) -> None:
     assert [(entity["start"], entity["end"], entity["label"]) for entity in entities] == expected[text]
 
 
-def test_no_answer_is_lost_or_mixed_up(served, expected):
+def test_concurrent_clients_get_correct_answers(served, expected):
     texts = list(expected)
     assert sum(map(bool, expected.values())) > 200
 
-    def ask(number: int) -> None:
+    def send_requests(number: int) -> None:
         draw = random.Random(number)
         sample = draw.sample(texts, 16)
         with httpx.Client(base_url=served.url, trust_env=False, timeout=20) as client:
             for text in sample[:8]:
-                check(client.post("/v1/entities", json={"text": text}).json()["entities"], text, expected)
+                assert_entities(client.post("/v1/entities", json={"text": text}).json()["entities"], text, expected)
             answers = client.post("/v1/entities/batch", json={"texts": sample[8:]}).json()["answers"]
             for text, entities in zip(sample[8:], answers, strict=True):
-                check(entities, text, expected)
+                assert_entities(entities, text, expected)
 
-    def go_away(number: int) -> None:
-        """Send a request, or most of one, and leave."""
+    def disconnect(number: int) -> None:
+        """Send a request, or all but its last byte, and disconnect without reading the answer."""
         body = json.dumps({"text": make_text(number)}).encode()
-        kind = ("entities", "entities/batch")[number // 2 % 2]
-        head = f"POST /v1/{kind} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
-        with socket.create_connection(served.place) as client:
+        route = ("entities", "entities/batch")[number // 2 % 2]
+        head = f"POST /v1/{route} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+        with socket.create_connection(served.socket_address) as client:
             client.sendall(head.encode() + b"\r\n\r\n" + body[: len(body) - number % 2])
 
     with ThreadPoolExecutor(16) as threads:
-        answers = [threads.submit(ask, number) for number in range(16)]
-        gone = [threads.submit(go_away, number) for number in range(60)]
-        for future in [*answers, *gone]:
+        answers = [threads.submit(send_requests, number) for number in range(16)]
+        disconnected = [threads.submit(disconnect, number) for number in range(60)]
+        for future in [*answers, *disconnected]:
             future.result(60)
     assert served.client.get("/health").json()["status"] == "ok"
     wait_until(lambda: served.client.get("/health").json()["models"] == {"tener": 0, "characters": 0})
-    batches = samples(served)["tener_batch_texts_count", "tener"]
-    assert samples(served)["tener_batch_texts_sum", "tener"] > 1.2 * batches
+    batches = read_metrics(served)["tener_batch_texts_count", "tener"]
+    assert read_metrics(served)["tener_batch_texts_sum", "tener"] > 1.2 * batches
 
 
-def samples(service) -> dict[tuple[str, ...], float]:
+def read_metrics(service) -> dict[tuple[str, ...], float]:
     families = text_string_to_metric_families(service.client.get("/metrics").text)
     return {
         (sample.name, *(value for key, value in sample.labels.items() if key != "le")): sample.value
@@ -83,7 +83,7 @@ def samples(service) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_who_goes_away_leaves_nothing_in_the_log(start, saved, caplog):
+def test_disconnecting_clients_log_no_warnings(start, saved, caplog):
     nlp = spacy.load(saved["tener"])
 
     @spacy.Language.component("slow_and_fails")
@@ -98,18 +98,18 @@ def test_who_goes_away_leaves_nothing_in_the_log(start, saved, caplog):
             for number in range(60):
                 body = json.dumps({"texts": ["王小明去了上海" * (1 + number % 5)] * 50}).encode()
                 head = "POST /v1/entities/batch HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
-                with socket.create_connection(service.place) as client:
+                with socket.create_connection(service.socket_address) as client:
                     client.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
                     time.sleep(0.003 * (number % 4))
             wait_until(lambda: service.client.get("/health").json()["models"] == {"a": 0})
-        gc.collect()  # asyncio tells of what nobody waited for when it is forgotten
+        gc.collect()  # asyncio logs tasks with unretrieved exceptions when they are garbage-collected
     finally:
         logging.getLogger("spacy_tener").setLevel(logging.NOTSET)
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_one_pipeline_under_two_names(start, saved):
-    """They share a vocabulary, which only one thread at a time may read texts into."""
+def test_two_models_can_share_one_pipeline(start, saved):
+    """Both models share a vocabulary, which only one thread may modify at a time."""
     nlp = spacy.load(saved["tener"])
     with start({"a": nlp, "b": nlp}) as service, ThreadPoolExecutor(8) as threads:
         post = service.client.post
@@ -118,7 +118,7 @@ def test_one_pipeline_under_two_names(start, saved):
     assert {answer.status_code for answer in answers} == {200}
 
 
-def test_serving_leaves_a_pipeline_as_it_was(start, saved):
+def test_serving_does_not_change_pipeline_settings(start, saved):
     nlp = spacy.load(saved["tener"])
     before = dict(nlp.get_pipe("tener_ner").cfg)
     with start({"a": nlp}) as service:
@@ -128,7 +128,7 @@ def test_serving_leaves_a_pipeline_as_it_was(start, saved):
     assert nlp.get_pipe("tener_ner").cfg == before
 
 
-def test_an_application_is_started_again(saved):
+def test_application_can_be_restarted(saved):
     app = make_app({"a": spacy.load(saved["tener"])})
 
     async def run_once() -> None:
@@ -145,28 +145,28 @@ def test_an_application_is_started_again(saved):
     asyncio.run(run_once())
 
 
-def test_metrics_count_what_happens(served):
-    before = samples(served)
+def test_metrics_count_requests_texts_and_batches(served):
+    before = read_metrics(served)
     served.client.post("/v1/entities", json={"text": "王小明", "model": "characters"})
     served.client.post("/v1/entities", json={"text": "京" * 501})
     served.client.post("/v1/entities", json={"text": "a" * 20_000})
     served.client.get("/nowhere/1")
     served.client.get("/nowhere/2")
-    after = samples(served)
+    after = read_metrics(served)
 
-    def more(*key: str) -> float:
+    def increase(*key: str) -> float:
         return after[key] - before.get(key, 0.0)
 
-    assert more("tener_requests_total", "/v1/entities", "200") == 1
-    assert more("tener_requests_total", "/v1/entities", "413") == 2
-    assert more("tener_requests_total", "other", "404") == 2
-    assert more("tener_request_seconds_count", "/v1/entities") == 3
-    assert more("tener_characters_total", "characters") == 3
-    assert more("tener_batch_texts_count", "characters") == more("tener_batch_seconds_count", "characters") == 1
+    assert increase("tener_requests_total", "/v1/entities", "200") == 1
+    assert increase("tener_requests_total", "/v1/entities", "413") == 2
+    assert increase("tener_requests_total", "other", "404") == 2
+    assert increase("tener_request_seconds_count", "/v1/entities") == 3
+    assert increase("tener_characters_total", "characters") == 3
+    assert increase("tener_batch_texts_count", "characters") == increase("tener_batch_seconds_count", "characters") == 1
     assert after["tener_waiting_characters", "tener"] == 0
     assert after["process_resident_memory_bytes",] > 0
 
 
-def test_a_service_that_stops_waits_for_requests_as_long_as_they_may_take():
+def test_shutdown_waits_for_request_timeout():
     app = make_app({"zh": spacy.blank("zh")}, Limits(timeout=7.5))
     assert Server(app, lambda: None).config.timeout_graceful_shutdown >= 7.5

@@ -1,4 +1,4 @@
-"""The answers of a service are what the pipeline finds."""
+"""Answers of the service: entities, probabilities, offsets, models, explanations, and the OpenAPI schema."""
 
 from __future__ import annotations
 
@@ -15,66 +15,66 @@ def nlp(saved) -> Language:
     return spacy.load(saved["tener"])
 
 
-def found(nlp, text):
+def find_entities(nlp, text):
     return [(ent.start_char, ent.end_char, ent.label_, ent.text) for ent in nlp(text).ents]
 
 
-def test_probabilities_are_those_of_the_component(served, nlp):
+def test_probabilities_match_component_and_can_be_filtered(served, nlp):
     text = "吴小明在上海银行工作。王重阳去了中国"
     scored = next(nlp.get_pipe("tener_ner").decode([nlp.make_doc(text)])).entities
     entities = served.client.post("/v1/entities", json={"text": text}).json()["entities"]
     assert [entity["probability"] for entity in entities] == pytest.approx([entity.probability for entity in scored])
     minimum = sorted(entity["probability"] for entity in entities)[1]
-    sure = served.client.post("/v1/entities", json={"text": text, "minimum": minimum}).json()["entities"]
-    assert sure == [entity for entity in entities if entity["probability"] >= minimum]
-    assert 0 < len(sure) < len(entities)
+    probable = served.client.post("/v1/entities", json={"text": text, "minimum": minimum}).json()["entities"]
+    assert probable == [entity for entity in entities if entity["probability"] >= minimum]
+    assert 0 < len(probable) < len(entities)
 
 
-def plain(entities):
+def entity_tuples(entities):
     return [(entity["start"], entity["end"], entity["label"], entity["text"]) for entity in entities]
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_one_text(served, nlp, text):
+def test_single_text_returns_pipeline_entities(served, nlp, text):
     answer = served.client.post("/v1/entities", json={"text": text})
     assert answer.status_code == 200
     assert answer.json()["model"] == "tener"
-    assert plain(answer.json()["entities"]) == found(nlp, text)
+    assert entity_tuples(answer.json()["entities"]) == find_entities(nlp, text)
 
 
-def test_a_batch_is_answered_in_its_order(served, nlp):
+def test_batch_preserves_order_of_texts(served, nlp):
     answer = served.client.post("/v1/entities/batch", json={"texts": TEXTS}).json()
-    assert list(map(plain, answer["answers"])) == [found(nlp, text) for text in TEXTS]
+    assert list(map(entity_tuples, answer["answers"])) == [find_entities(nlp, text) for text in TEXTS]
     assert served.client.post("/v1/entities/batch", json={"texts": []}).json()["answers"] == []
 
 
-EDGES = ["", "😀", "𠮷😀", "e\u0301", "\u0301", "👨\u200d👩", "\ufeff", "\u2028", "\r\n", "\x85", "\u200f"]
-UNITS = {"characters": "utf-32-le", "utf16": "utf-16-le"}
+ADJACENT_STRINGS = ["", "😀", "𠮷😀", "e\u0301", "\u0301", "👨\u200d👩", "\ufeff", "\u2028", "\r\n", "\x85", "\u200f"]
+ENCODINGS = {"characters": "utf-32-le", "utf16": "utf-16-le"}
 
 
 @pytest.fixture(scope="module")
-def ruled(start):
+def rule_client(start):
     with start({"ruled": small_corpora.rule_pipeline(GPE="上海")}) as service:
         yield service.client
 
 
-@pytest.mark.parametrize("offsets", UNITS)
-def test_offsets_count_characters_or_as_javascript_does_whatever_is_beside_an_entity(ruled, offsets):
-    texts = [f"{before}上海{after}上海" for before in EDGES for after in EDGES]
-    width = len("a".encode(UNITS[offsets]))
+@pytest.mark.parametrize("offsets", ENCODINGS)
+def test_offsets_count_code_points_or_utf16_units(rule_client, offsets):
+    texts = [f"{before}上海{after}上海" for before in ADJACENT_STRINGS for after in ADJACENT_STRINGS]
+    width = len("a".encode(ENCODINGS[offsets]))
     options = {"offsets": offsets}
-    single = [ruled.post("/v1/entities", json={"text": text, **options}).json()["entities"] for text in texts]
-    batch = ruled.post("/v1/entities/batch", json={"texts": texts, **options}).json()["answers"]
+    single = [rule_client.post("/v1/entities", json={"text": text, **options}).json()["entities"] for text in texts]
+    batch = rule_client.post("/v1/entities/batch", json={"texts": texts, **options}).json()["answers"]
     assert single == batch
     for text, entities in zip(texts, single, strict=True):
-        encoded = text.encode(UNITS[offsets])
+        encoded = text.encode(ENCODINGS[offsets])
         marked = [
-            encoded[width * entity["start"] : width * entity["end"]].decode(UNITS[offsets]) for entity in entities
+            encoded[width * entity["start"] : width * entity["end"]].decode(ENCODINGS[offsets]) for entity in entities
         ]
         assert marked == [entity["text"] for entity in entities] == ["上海", "上海"]
 
 
-def test_models_by_their_names(served):
+def test_models_are_listed_and_selected_by_name(served):
     listed = served.client.get("/v1/models").json()
     assert [model["name"] for model in listed["models"]] == ["tener", "characters"]
     assert listed["models"][0]["language"] == "zh"
@@ -82,10 +82,10 @@ def test_models_by_their_names(served):
     assert listed["limits"] == {"characters": 500, "explained": 100, "texts": 8, "body": 20_000}
     answer = served.client.post("/v1/entities", json={"text": "京", "model": "characters"}).json()
     assert answer["model"] == "characters"
-    assert plain(answer["entities"]) == [(0, 1, "GPE", "京")]
+    assert entity_tuples(answer["entities"]) == [(0, 1, "GPE", "京")]
 
 
-def test_every_route_is_in_the_schema_and_answers_fit_it(served):
+def test_openapi_schema_lists_routes_and_errors(served):
     schema = served.client.get("/openapi.json").json()
     assert set(schema["paths"]) == {
         "/v1/models",
@@ -108,14 +108,14 @@ def test_every_route_is_in_the_schema_and_answers_fit_it(served):
         assert errors == {"#/components/schemas/ErrorResponse"}
 
 
-def test_an_explanation_as_data_and_as_a_page(served, nlp):
+def test_explanation_is_returned_as_json_or_html(served, nlp):
     text = "王小明去了上海"
     data = served.client.post("/v1/explanation", json={"text": text})
     assert data.headers["content-type"] == "application/json"
     explained = data.json()["texts"][0]
-    assert plain(
+    assert entity_tuples(
         [{**entity, "text": text[entity["start"] : entity["end"]]} for entity in explained["entities"]]
-    ) == found(nlp, text)
+    ) == find_entities(nlp, text)
     page = served.client.post("/v1/explanation", json={"text": text, "format": "html"})
     assert page.headers["content-type"].startswith("text/html")
     assert page.text.startswith("<!DOCTYPE html>")
@@ -124,7 +124,7 @@ def test_an_explanation_as_data_and_as_a_page(served, nlp):
     assert served.client.post("/v1/explanation", json={"text": "京" * 101}).status_code == 413
 
 
-def test_an_explanation_is_charged_what_it_costs(served, monkeypatch):
+def test_explanation_cost_depends_on_text_and_window_length(served, monkeypatch):
     costs = []
     worker = served.service.models["tener"].worker
     submit = worker.submit
@@ -133,11 +133,11 @@ def test_an_explanation_is_charged_what_it_costs(served, monkeypatch):
     )
     for text in ("王小明去了上海", "王" * 100):
         assert served.client.post("/v1/explanation", json={"text": text}).status_code == 200
-    # A long text is read in windows of 32 characters, as long as most texts that this model learned.
+    # Long texts are split into windows of 32 characters, the length of most training texts of this model.
     assert costs == [7 * 7, 100 * 32]
 
 
-def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
+def test_strings_of_texts_are_removed_from_vocabulary(served):
     strings = served.service.models["tener"].nlp.vocab.strings
     before = len(strings)
     for number in range(20):
@@ -146,7 +146,7 @@ def test_what_texts_bring_into_the_vocabulary_is_forgotten(served):
 
 
 @pytest.mark.parametrize("route", ["entities", "entities/batch", "explanation"])
-def test_the_words_of_a_request_are_entities_in_its_texts(served, route):
+def test_request_words_are_labelled_as_entities(served, route):
     text, words = "王小明去了云海一号", {"云海一号": "PRODUCT"}
     body = {"text": text, "words": words} if route != "entities/batch" else {"texts": [text], "words": words}
     answer = served.client.post(f"/v1/{route}", json=body).json()

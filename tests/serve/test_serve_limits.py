@@ -1,4 +1,4 @@
-"""What the service does not take: a 4xx with a reason in JSON, and never a 500."""
+"""Invalid requests, limits and overload: the service returns an error status with a reason in JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spacy_tener.serve import Limits
 JSON = {"content-type": "application/json"}
 
 
-def refused(answer: httpx.Response, status: int, code: str) -> str:
+def error_message(answer: httpx.Response, status: int, code: str) -> str:
     assert answer.status_code == status, answer.text
     error = answer.json()["error"]
     assert error["code"] == code
@@ -54,56 +54,58 @@ def refused(answer: httpx.Response, status: int, code: str) -> str:
         b'{"text": "a"} {"text": "b"}',
     ],
 )
-def test_malformed_bodies(served, body):
+def test_malformed_body_returns_short_error(served, body):
     for path in ("/v1/entities", "/v1/entities/batch"):
         answer = served.client.post(path, content=body, headers=JSON)
-        assert refused(answer, 422, "invalid")
+        assert error_message(answer, 422, "invalid")
         assert len(answer.content) < 400
 
 
-def test_what_is_wrong_is_named(served):
+def test_error_message_names_invalid_field(served):
     def message(**body):
-        return refused(served.client.post("/v1/entities", json=body), 422, "invalid")
+        return error_message(served.client.post("/v1/entities", json=body), 422, "invalid")
 
     assert message(txt="b") == "Unknown field: txt. Missing: text."
     assert message(text="a", **dict.fromkeys("bcde")) == "Unknown field: b, c, d, ...."
     assert len(message(text="a", **{"b" * 5000: 1})) < 80
     assert message() == "text: Field required."
     assert "offsets" in message(text="a", offsets="bytes")
-    assert "text: " in refused(
+    assert "text: " in error_message(
         served.client.post("/v1/entities", content=b'{"text": "\\ud800"}', headers=JSON), 422, "invalid"
     )
-    assert "application/json" in refused(served.client.post("/v1/entities", content=b'{"text": "a"}'), 422, "invalid")
-    torn = served.client.post("/v1/entities", content=b'{"text": "a', headers=JSON)
-    assert refused(torn, 422, "invalid") == "The body is not JSON."
-    unknown = refused(served.client.post("/v1/entities", json={"text": "a", "model": "b"}), 404, "unknown_model")
+    assert "application/json" in error_message(
+        served.client.post("/v1/entities", content=b'{"text": "a"}'), 422, "invalid"
+    )
+    truncated = served.client.post("/v1/entities", content=b'{"text": "a', headers=JSON)
+    assert error_message(truncated, 422, "invalid") == "The body is not JSON."
+    unknown = error_message(served.client.post("/v1/entities", json={"text": "a", "model": "b"}), 404, "unknown_model")
     assert "tener, characters" in unknown
-    half = served.client.post("/v1/entities", content=b'{"text": "a", "model": "\\ud800"}', headers=JSON)
-    refused(half, 404, "unknown_model")
-    refused(served.client.get("/v1/entities"), 405, "method_not_allowed")
-    refused(served.client.get("/nowhere"), 404, "not_found")
+    lone_surrogate = served.client.post("/v1/entities", content=b'{"text": "a", "model": "\\ud800"}', headers=JSON)
+    error_message(lone_surrogate, 404, "unknown_model")
+    error_message(served.client.get("/v1/entities"), 405, "method_not_allowed")
+    error_message(served.client.get("/nowhere"), 404, "not_found")
 
 
-def test_sizes(served):
+def test_oversized_texts_and_bodies_are_rejected(served):
     post = served.client.post
     assert post("/v1/entities", json={"text": "好" * 500}).status_code == 200
-    assert "501" in refused(post("/v1/entities", json={"text": "好" * 501}), 413, "text_too_long")
+    assert "501" in error_message(post("/v1/entities", json={"text": "好" * 501}), 413, "text_too_long")
     assert post("/v1/entities/batch", json={"texts": ["好"] * 8}).status_code == 200
-    refused(post("/v1/entities/batch", json={"texts": ["好"] * 9}), 413, "too_many_texts")
-    named = refused(post("/v1/entities/batch", json={"texts": ["好", "好" * 501]}), 413, "text_too_long")
-    assert named.startswith("texts.1 has")  # as in the message about a text that is not valid
+    error_message(post("/v1/entities/batch", json={"texts": ["好"] * 9}), 413, "too_many_texts")
+    named = error_message(post("/v1/entities/batch", json={"texts": ["好", "好" * 501]}), 413, "text_too_long")
+    assert named.startswith("texts.1 has")  # the same format as in errors of invalid texts
     body = b'{"text": "a"}'.ljust(20_000)
     for content in (body, iter([body])):
         assert post("/v1/entities", content=content, headers=JSON).status_code == 200
     for content in (body + b" ", iter([body, b" "])):
-        refused(post("/v1/entities", content=content, headers=JSON), 413, "body_too_large")
-    # The connection is good for more.
+        error_message(post("/v1/entities", content=content, headers=JSON), 413, "body_too_large")
+    # The connection can still be used.
     assert post("/v1/entities", json={"text": "好"}).status_code == 200
 
 
-def test_a_body_that_does_not_come(start):
+def test_incomplete_body_times_out(start):
     with start({"blank": spacy.blank("en")}, Limits(timeout=0.3)) as service:
-        with socket.create_connection(service.place) as slow:
+        with socket.create_connection(service.socket_address) as slow:
             slow.sendall(b"POST /v1/entities HTTP/1.1\r\nhost: x\r\ncontent-length: 20\r\n\r\n{")
             slow.settimeout(5)
             answer = b"".join(iter(lambda: slow.recv(1000), b""))
@@ -117,7 +119,7 @@ class Blocked:
 
     def __init__(self) -> None:
         self.go = threading.Event()
-        self.seen: list[list[str]] = []
+        self.batches: list[list[str]] = []
 
     def __call__(self, doc):
         raise AssertionError
@@ -125,7 +127,7 @@ class Blocked:
     def pipe(self, stream, batch_size):
         docs = list(stream)
         self.go.wait(10)
-        self.seen.append([doc.text for doc in docs])
+        self.batches.append([doc.text for doc in docs])
         return iter(docs)
 
 
@@ -137,8 +139,8 @@ def blocked() -> tuple[Language, Blocked]:
     return nlp, component
 
 
-def test_overload(start, blocked):
-    """A full queue is refused at once, a request that waits for too long gets an error, and the service recovers."""
+def test_overloaded_service_rejects_requests_and_recovers(start, blocked):
+    """If the queue is full, new requests are rejected immediately. Requests that wait too long fail."""
     nlp, component = blocked
     answers: list[httpx.Response] = []
     with start({"blocked": nlp}, Limits(queue=10, timeout=0.5)) as service:
@@ -150,20 +152,20 @@ def test_overload(start, blocked):
         thread.start()
         wait_until(lambda: service.service.waiting["blocked"] == 10)
         full = service.client.post("/v1/entities", json={"text": "a"})
-        refused(full, 503, "overloaded")
+        error_message(full, 503, "overloaded")
         assert int(full.headers["retry-after"]) >= 1
-        refused(service.client.post("/v1/entities/batch", json={"texts": ["a"]}), 503, "overloaded")
+        error_message(service.client.post("/v1/entities/batch", json={"texts": ["a"]}), 503, "overloaded")
         assert service.client.get("/ready").status_code == 503
         assert service.client.get("/health").json() == {"status": "overloaded", "models": {"blocked": 10}}
         assert service.client.get("/health").status_code == 200
         thread.join(5)
-        refused(answers[0], 503, "overloaded")
+        error_message(answers[0], 503, "overloaded")
         component.go.set()
         wait_until(lambda: service.client.get("/ready").status_code == 200)
         assert service.client.post("/v1/entities", json={"text": "a"}).status_code == 200
 
 
-def test_all_texts_of_a_batch_have_the_time_of_one_answer(start):
+def test_timeout_applies_to_entire_batch(start):
     @Language.component("slow", assigns=["doc.ents"])
     def slow(doc):
         time.sleep(0.2)
@@ -171,14 +173,14 @@ def test_all_texts_of_a_batch_have_the_time_of_one_answer(start):
 
     nlp = spacy.blank("en")
     nlp.add_pipe("slow")
-    texts = ["a" * 4000] * 5  # each is a batch of its own
+    texts = ["a" * 4000] * 5  # long enough for a separate batch
     with start({"slow": nlp}, Limits(timeout=0.5)) as service:
-        message = refused(service.client.post("/v1/entities/batch", json={"texts": texts}), 503, "overloaded")
+        message = error_message(service.client.post("/v1/entities/batch", json={"texts": texts}), 503, "overloaded")
         assert message in {f"{n} of 5 texts were predicted in 0.5 seconds. Send fewer at once." for n in (1, 2)}
         assert service.client.post("/v1/entities/batch", json={"texts": texts[:1]}).status_code == 200
 
 
-def test_texts_of_those_who_went_are_not_read(start, blocked):
+def test_texts_of_disconnected_clients_are_skipped(start, blocked):
     nlp, component = blocked
     with start({"blocked": nlp}) as service:
         thread = threading.Thread(target=service.client.post, args=["/v1/entities"], kwargs={"json": {"text": "first"}})
@@ -190,10 +192,10 @@ def test_texts_of_those_who_went_are_not_read(start, blocked):
         component.go.set()
         thread.join()
         assert service.client.post("/v1/entities", json={"text": "last"}).status_code == 200
-    assert component.seen == [["first"], ["last"]]
+    assert component.batches == [["first"], ["last"]]
 
 
-def test_a_text_at_which_the_pipeline_fails_fails_alone(start):
+def test_pipeline_failure_does_not_affect_other_requests(start):
     def fails(doc):
         if "bad" in doc.text:
             raise ValueError("so bad")
@@ -204,6 +206,8 @@ def test_a_text_at_which_the_pipeline_fails_fails_alone(start):
     nlp.add_pipe("fails")
     with start({"fails": nlp}) as service:
         texts = ["good", "bad", "good"]
-        message = refused(service.client.post("/v1/entities/batch", json={"texts": texts}), 500, "pipeline_failed")
+        message = error_message(
+            service.client.post("/v1/entities/batch", json={"texts": texts}), 500, "pipeline_failed"
+        )
         assert "so bad" in message
         assert service.client.post("/v1/entities", json={"text": "good"}).status_code == 200

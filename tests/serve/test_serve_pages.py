@@ -1,4 +1,4 @@
-"""The pages in a browser, as wide as a desk's and as a phone's."""
+"""The service's HTML pages in a browser, in windows with the size of a desktop and a phone."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ pytestmark = pytest.mark.integration
 MARKUP = "</script><img src=x onerror=document.title='taken'>&amp;<!--"
 LONG = "L" * 300
 TEXT = "吴小明在上海银行工作。王重阳去了中国"
-TRIED = {
+API_ANSWERS = {
     "/v1/models": "characters",
     "/v1/entities": "王小明",
     "/v1/entities/batch": "王小明",
     "/metrics": "tener_requests_total",
 }
-BOTH = pytest.mark.parametrize("size", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])
+BOTH_SIZES = pytest.mark.parametrize("size", [pytest.param(DESKTOP, marks=pytest.mark.slow), PHONE])
 ENTITIES = "return [...document.querySelectorAll('#text .ent')].map((node) => node.firstChild.textContent)"
 
 
 @pytest.fixture
 def page(browser, served):
-    """The page with what a person does there."""
+    """The page, with methods for the actions of a user."""
     return Page(browser, served)
 
 
@@ -56,24 +56,26 @@ class Page:
     def entities(self) -> list[str]:
         return self.browser.run(ENTITIES)
 
-    def shows(self, *entities: str) -> None:
+    def wait_for_entities(self, *entities: str) -> None:
         self.browser.wait(lambda: self.entities() == list(entities))
 
-    def shows_all(self, text: str) -> None:
-        """Wait until all entities of a text are shown, of which there are some."""
+    def wait_for_all_entities(self, text: str) -> None:
+        """Wait until the page displays all entities of a text, which has at least one."""
         found = self.served.client.post("/v1/entities", json={"text": text}).json()["entities"]
         assert found
-        self.shows(*(entity["text"] for entity in found))
+        self.wait_for_entities(*(entity["text"] for entity in found))
 
-    def shows_the_sample(self) -> None:
-        self.shows_all(self.browser.wait(lambda: self.browser.run("return document.getElementById('input').value")))
+    def wait_for_sample(self) -> None:
+        self.wait_for_all_entities(
+            self.browser.wait(lambda: self.browser.run("return document.getElementById('input').value"))
+        )
 
-    def rows(self) -> list[str]:
-        """The entities of the list: label and text."""
+    def list_rows(self) -> list[str]:
+        """Return the label and text of each entity in the list."""
         return self.browser.run("return [...document.querySelectorAll('#list .chip')].map((node) => node.textContent)")
 
-    def change(self, name: str, value: object) -> None:
-        """Set a slider or a choice."""
+    def set_value(self, name: str, value: object) -> None:
+        """Set the value of a slider or a selection."""
         self.browser.run(
             "const it = document.getElementById(arguments[0]); it.value = arguments[1];"
             "for (const kind of ['input', 'change']) it.dispatchEvent(new Event(kind, { bubbles: true }))",
@@ -81,22 +83,22 @@ class Page:
             value,
         )
 
-    def catch_downloads(self) -> None:
-        """Keep what the page saves from now on in `saved` of its window."""
+    def intercept_downloads(self) -> None:
+        """Store files in `window.saved` instead of downloading them."""
         self.browser.run(
             "window.saved = []; URL.createObjectURL = (blob) => { blob.text().then((text) => window.saved.push(text));"
             "return 'data:,' }; HTMLAnchorElement.prototype.click = () => {}"
         )
 
-    def is_well(self) -> None:
-        """Nothing in the console, nothing from elsewhere, nothing wider than the window."""
+    def assert_no_problems(self) -> None:
+        """Check that the console is empty, all resources come from the service, and the page fits in the window."""
         assert self.browser.console_messages() == []
         assert all(name.startswith(self.served.url) for name in self.browser.requested_urls())
         width = self.browser.run("return [document.documentElement.scrollWidth, innerWidth]")
         assert width[0] <= width[1]
 
 
-def test_arabic_runs_from_right_to_left_where_it_is_written_and_where_it_is_shown(page):
+def test_arabic_text_is_displayed_right_to_left(page):
     page.open()
     page.enter("王小明\nقال")
     sides = """
@@ -108,63 +110,63 @@ def test_arabic_runs_from_right_to_left_where_it_is_written_and_where_it_is_show
         const written = getComputedStyle(document.querySelector("#input")).unicodeBidi;
         return [letters.left - box.left > box.right - letters.right, written];
     """
-    page.shows("王小明")
+    page.wait_for_entities("王小明")
     assert page.browser.run(sides) == [True, "plaintext"]
 
 
-@BOTH
-def test_entities_appear_as_one_types(page, size):
+@BOTH_SIZES
+def test_entities_update_while_typing(page, size):
     page.open(size=size)
-    page.shows_the_sample()
+    page.wait_for_sample()
     assert page.find("sample").is_displayed()
     page.find("input").clear()
     page.find("input").send_keys("王小明")
-    page.shows("王小明")
+    page.wait_for_entities("王小明")
     page.find("input").send_keys("去了上海")
-    page.shows("王小明", "上海")
+    page.wait_for_entities("王小明", "上海")
     assert page.find("count").text == "7"
     assert page.find("shown").text == "2 entities"
     assert not page.find("sample").is_displayed()
     assert not page.find("nothing").is_displayed()
-    # JavaScript counts this one character as two.
+    # In JavaScript, these characters have a length of two.
     page.enter("😀𠮷王小明去了上海")
     page.browser.wait(lambda: page.find("text").text.startswith("😀𠮷"))
-    page.shows_all("😀𠮷王小明去了上海")
+    page.wait_for_all_entities("😀𠮷王小明去了上海")
     assert page.find("count").text == "9"
     page.enter("今天天气很好")
     page.browser.wait(lambda: page.find("nothing").text == "No entities were found in this text.")
     page.enter("")
     page.browser.wait(lambda: not page.find("nothing").is_displayed())
-    page.shows()
+    page.wait_for_entities()
     assert not page.find("explain").is_enabled()
-    page.is_well()
+    page.assert_no_problems()
 
 
 @pytest.mark.slow
-def test_the_slider_hides_the_unsure(page):
+def test_slider_hides_improbable_entities(page):
     page.open()
     page.enter(TEXT)
     found = page.served.client.post("/v1/entities", json={"text": TEXT}).json()["entities"]
-    page.shows(*(entity["text"] for entity in found))
+    page.wait_for_entities(*(entity["text"] for entity in found))
     percent = int(100 * min(entity["probability"] for entity in found)) + 1
-    page.change("minimum", percent)
-    sure = [entity["text"] for entity in found if entity["probability"] >= percent / 100]
-    assert page.entities() == sure
-    assert 0 < len(sure) < len(found)
+    page.set_value("minimum", percent)
+    probable = [entity["text"] for entity in found if entity["probability"] >= percent / 100]
+    assert page.entities() == probable
+    assert 0 < len(probable) < len(found)
     assert page.find("least").text == f"{percent} %"
-    assert page.find("hidden").text == f", {len(found) - len(sure)} hidden"
-    assert len(page.rows()) == len(sure)
+    assert page.find("hidden").text == f", {len(found) - len(probable)} hidden"
+    assert len(page.list_rows()) == len(probable)
 
 
 @pytest.mark.slow
-def test_entities_are_put_in_order_and_filtered_by_label(page):
+def test_entity_list_is_sorted_and_filtered_by_label(page):
     page.open()
     page.enter(TEXT)
-    page.shows_all(TEXT)
+    page.wait_for_all_entities(TEXT)
     found = page.served.client.post("/v1/entities", json={"text": TEXT}).json()["entities"]
     for order, key in (("sure", lambda entity: -entity["probability"]), ("label", lambda entity: entity["label"])):
-        page.change("order", order)
-        assert page.rows() == [f"{entity['label']} {entity['text']}" for entity in sorted(found, key=key)]
+        page.set_value("order", order)
+        assert page.list_rows() == [f"{entity['label']} {entity['text']}" for entity in sorted(found, key=key)]
     label = found[0]["label"]
     button = page.browser.run(
         "return [...document.querySelectorAll('#labels button')].find((node) => node.textContent === arguments[0])",
@@ -182,13 +184,13 @@ def test_entities_are_put_in_order_and_filtered_by_label(page):
 
 
 @pytest.mark.slow
-def test_what_is_shown_is_saved_as_json_and_csv_with_places_in_characters(page):
+def test_entities_are_downloaded_as_json_and_csv(page):
     page.open()
     text = '😀王小明去了上海"，'
     page.enter(text)
-    page.shows_all(text)
+    page.wait_for_all_entities(text)
     found = page.served.client.post("/v1/entities", json={"text": text}).json()["entities"]
-    page.catch_downloads()
+    page.intercept_downloads()
     page.find("json").click()
     page.find("csv").click()
     as_json, as_csv = page.browser.wait(lambda: (saved := page.browser.run("return window.saved"))[1:] and saved)
@@ -198,7 +200,7 @@ def test_what_is_shown_is_saved_as_json_and_csv_with_places_in_characters(page):
 
 
 @pytest.mark.slow
-def test_a_command_is_copied_with_and_without_a_clipboard(page):
+def test_curl_command_is_copied_with_or_without_clipboard(page):
     page.open()
     page.enter("王小明's")
     page.browser.wait(lambda: page.find("copy").is_enabled())
@@ -213,36 +215,36 @@ def test_a_command_is_copied_with_and_without_a_clipboard(page):
     words = shlex.split(command)
     assert words[:2] == ["curl", f"{page.served.url}/v1/entities"]
     assert json.loads(words[-1]) == {"text": "王小明's", "model": "tener", "minimum": 0}
-    # A page without TLS has none, unless it is this machine's.
+    # Browsers provide no clipboard to pages without TLS, except for pages of this machine.
     page.browser.run("Object.defineProperty(navigator, 'clipboard', { configurable: true, value: undefined })")
     page.find("copy").click()
     page.browser.wait(lambda: page.find("command").is_displayed())
     assert page.find("command").text == page.browser.run("return getSelection().toString()") == command
 
 
-def test_models_are_chosen_and_errors_told(page):
+def test_page_switches_models_and_displays_errors(page):
     page.open()
-    page.shows_the_sample()
+    page.wait_for_sample()
     page.find("model").send_keys("characters")
     page.browser.wait(lambda: "characters" in page.find("about").text)
     page.enter("京" * 501)
     page.browser.wait(lambda: "the limit is 500" in page.find("problem").text)
-    # Nothing of the text before is left to be explained in place of this one.
+    # The previous text and its entities are removed, so that they cannot be explained or downloaded.
     assert page.find("text").text == ""
-    assert page.rows() == []
+    assert page.list_rows() == []
     assert not any(page.find(name).is_enabled() for name in ("explain", "json", "csv", "copy"))
     page.enter("京")
-    page.shows("京")
+    page.wait_for_entities("京")
     assert page.find("problem").text == ""
-    # The answer that was refused is all that the console tells.
+    # The console contains only the rejected request.
     assert ["413" in said["message"] for said in page.browser.console_messages()] == [True]
 
 
-@BOTH
-def test_an_explanation_is_shown_in_the_page(page, size):
+@BOTH_SIZES
+def test_page_displays_explanation(page, size):
     page.open(size=size)
     page.enter("王小明去了上海")
-    page.shows("王小明", "上海")
+    page.wait_for_entities("王小明", "上海")
     page.find("theme").click()
     page.browser.run("document.getElementById('explain').click()")
     page.browser.wait(lambda: page.find("frame").is_displayed())
@@ -260,21 +262,21 @@ def test_an_explanation_is_shown_in_the_page(page, size):
     assert height > 200
     page.enter("王小明去了")
     page.browser.wait(lambda: page.find("working").text == "This explains the previous text.")
-    page.is_well()
+    page.assert_no_problems()
     page.find("theme").click()
     page.find("close").click()
     assert not page.find("explanation").is_displayed()
 
 
 @pytest.mark.parametrize(("path", "size"), [("/", PHONE), ("/docs", DESKTOP)])
-def test_axe_finds_nothing_that_keeps_people_from_using_the_pages(page, path, size):
+def test_pages_have_no_accessibility_violations(page, path, size):
     page.open(path, size)
     page.browser.wait(lambda: page.browser.driver.find_elements("css selector", "#list li, summary"))
     page.browser.run("const own = document.querySelectorAll('details')[1]; if (own) own.open = true")
     assert page.browser.violations() == []
 
 
-def test_markup_in_texts_and_labels_stays_text(browser, start):
+def test_markup_in_texts_and_labels_is_escaped(browser, start):
     nlp = spacy.blank("en")
     nlp.add_pipe("entity_ruler").add_patterns(
         [{"label": label, "pattern": [{"TEXT": {"REGEX": text}}]} for label, text in (("<b>L</b>", "img"), (LONG, "x"))]
@@ -283,17 +285,17 @@ def test_markup_in_texts_and_labels_stays_text(browser, start):
         page = Page(browser, service)
         page.open(size=PHONE)
         page.enter(MARKUP)
-        page.browser.wait(lambda: page.rows())
-        assert page.rows()[0].startswith("<b>L</b> ")
-        assert any(row.startswith(LONG) for row in page.rows())
+        page.browser.wait(lambda: page.list_rows())
+        assert page.list_rows()[0].startswith("<b>L</b> ")
+        assert any(row.startswith(LONG) for row in page.list_rows())
         assert page.browser.run("return document.querySelectorAll('main img, main i:not(.meter i)').length") == 0
         assert browser.driver.title == "Find entities"
-        page.is_well()
+        page.assert_no_problems()
         assert "unsafe" not in service.client.get("/").headers["content-security-policy"]
 
 
 @pytest.mark.slow
-def test_a_service_that_has_gone(browser, start):
+def test_page_reports_unreachable_service(browser, start):
     with start({"blank": spacy.blank("en")}) as service:
         page = Page(browser, service)
         page.open()
@@ -302,7 +304,7 @@ def test_a_service_that_has_gone(browser, start):
     page.browser.wait(lambda: "does not answer" in page.find("problem").text)
 
 
-def test_the_pages_ask_for_the_key(browser, start):
+def test_pages_prompt_for_api_key(browser, start):
     with start({"blank": spacy.blank("en")}, api_key="sesame") as service:
         page = Page(browser, service)
         page.open()
@@ -317,7 +319,7 @@ def test_the_pages_ask_for_the_key(browser, start):
         assert '"Authorization: Bearer $TENER_API_KEY"' in browser.wait(lambda: browser.run(commands))
 
 
-def test_entities_without_a_probability_have_no_bar_slider_or_explanation(browser, start):
+def test_entities_without_probability_hide_related_controls(browser, start):
     with start({"rules": rule_pipeline(GPE="上海")}) as service:
         browser.open(f"{service.url}/")
         browser.wait(lambda: browser.run("return document.querySelectorAll('#list li').length") == 1)
@@ -329,8 +331,8 @@ def test_entities_without_a_probability_have_no_bar_slider_or_explanation(browse
         assert options == ["as in the text", "by label"]
 
 
-@BOTH
-def test_the_schema_is_shown(page, size):
+@BOTH_SIZES
+def test_api_page_displays_schema(page, size):
     page.open("/docs", size)
     page.browser.wait(lambda: page.find("main").text)
     titles = [node.text for node in page.browser.driver.find_elements("css selector", ".route h3 code")]
@@ -349,37 +351,37 @@ def test_the_schema_is_shown(page, size):
     entity = {"start": 0, "end": 3, "label": "PER", "text": "王小明", "probability": 0.98}
     assert shown == json.dumps({"model": "zh", "entities": [entity]}, ensure_ascii=False, indent=2)
     assert "Minimum probability." in page.find("main").text
-    page.is_well()
+    page.assert_no_problems()
 
 
-def test_requests_are_tried_on_the_page_of_the_api(page):
+def test_api_page_sends_requests(page):
     page.open("/docs", PHONE)
     find = "return [...document.querySelectorAll('.route')].find((node) => node.ariaLabel === arguments[0])"
     send = "arguments[0].querySelector('summary').click(); arguments[0].querySelector('form').requestSubmit()"
     read = "return ['[role=status]', '[aria-label=Response]'].map((tag) => arguments[0].querySelector(tag).textContent)"
-    for path, expected in TRIED.items():
+    for path, expected in API_ANSWERS.items():
         route = page.browser.wait(lambda path=path: page.browser.run(find, path))
         page.browser.run(send, route)
         page.browser.wait(lambda route=route: page.browser.run(read, route)[0])
         status, answer = page.browser.run(read, route)
         assert status.startswith("200 ")
         assert expected in answer
-    page.is_well()
+    page.assert_no_problems()
 
 
-def test_lines_may_be_read_each_as_a_text(page):
-    lines = ["王小明", "😀去了上海", "", "吴重阳在中国银行工作。", *["京"] * 8]  # the service reads 8 texts at once
-    one, each = "\n".join(lines), [line for line in lines if line]
+def test_page_processes_lines_as_separate_texts(page):
+    lines = ["王小明", "😀去了上海", "", "吴重阳在中国银行工作。", *["京"] * 8]  # a batch has at most 8 texts
+    text, texts = "\n".join(lines), [line for line in lines if line]
     try:
         page.open()
-        page.enter(one)
-        page.shows_all(one)
-        page.change("lines", "lines")
-        answers = [page.served.client.post("/v1/entities", json={"text": line}).json()["entities"] for line in each]
-        page.shows(*(entity["text"] for answer in answers for entity in answer))
-        sure = [f"{entity['label']} {entity['text']}" for answer in answers for entity in answer]
-        assert page.rows() == sure
-        # The explanation is that of the line with the chosen entity.
+        page.enter(text)
+        page.wait_for_all_entities(text)
+        page.set_value("lines", "lines")
+        answers = [page.served.client.post("/v1/entities", json={"text": line}).json()["entities"] for line in texts]
+        page.wait_for_entities(*(entity["text"] for answer in answers for entity in answer))
+        expected_rows = [f"{entity['label']} {entity['text']}" for answer in answers for entity in answer]
+        assert page.list_rows() == expected_rows
+        # The line with the selected entity is explained.
         page.browser.run(
             "document.querySelectorAll('#list li')[1].dispatchEvent(new Event('focusin', {bubbles: true}))"
         )
@@ -390,13 +392,13 @@ def test_lines_may_be_read_each_as_a_text(page):
         page.browser.driver.switch_to.default_content()
         page.open("/?again")
         assert page.find("lines").get_attribute("value") == "lines"
-        page.is_well()
+        page.assert_no_problems()
     finally:
         page.browser.driver.switch_to.default_content()
         page.browser.run("localStorage.clear()")
 
 
-def test_the_api_is_described_in_chinese_too(page):
+def test_api_page_is_translated_to_chinese(page):
     with page.browser.with_language("zh"):
         page.open("/docs")
         page.browser.wait(lambda: page.browser.run("return document.querySelectorAll('.route').length") > 5)

@@ -1,4 +1,4 @@
-"""How texts of many requests come together in batches."""
+"""The worker that combines the texts of many requests into batches."""
 
 from __future__ import annotations
 
@@ -15,8 +15,11 @@ from spacy_tener.serve.schema import Limits, ServiceError
 from spacy_tener.serve.worker import MAX_GATHERED, QueuedText, Worker, batches_by_task
 
 
-class Reader:
-    """A task that notes what it is given, and waits before its first batch where it is told to."""
+class RecordingTask:
+    """A task that records its batches.
+
+    waits: Whether it waits in its first batch until `go` is set.
+    """
 
     def __init__(self, *, waits: bool = False) -> None:
         self.batches: list[list[str]] = []
@@ -30,8 +33,8 @@ class Reader:
         return [text.upper() for text in texts]
 
 
-def work(coroutine):
-    """Run a coroutine that takes a worker."""
+def run_with_worker(coroutine):
+    """Call an asynchronous function with a worker, and return its result."""
 
     async def main():
         worker = Worker("test", ThreadPoolExecutor(1), Limits(), Metrics())
@@ -46,23 +49,23 @@ def work(coroutine):
     return asyncio.run(main())
 
 
-def test_what_comes_while_a_batch_is_read_is_read_together():
-    reader = Reader(waits=True)
+def test_texts_arriving_during_batch_form_next_batch():
+    task = RecordingTask(waits=True)
 
-    async def ask(worker):
-        first = asyncio.ensure_future(worker.answer(reader, "first"))
-        while not reader.batches:
+    async def submit_texts(worker):
+        first = asyncio.ensure_future(worker.answer(task, "first"))
+        while not task.batches:
             await asyncio.sleep(0.001)
-        rest = asyncio.gather(*(worker.answer(reader, "x" * n) for n in (3, 900, 1, 2, 700)))
+        rest = asyncio.gather(*(worker.answer(task, "x" * n) for n in (3, 900, 1, 2, 700)))
         await asyncio.sleep(0.01)
-        reader.go.set()
+        task.go.set()
         return [await first, *await rest]
 
-    assert [len(answer) for answer in work(ask)] == [5, 3, 900, 1, 2, 700]
-    assert [[len(text) for text in batch] for batch in reader.batches] == [[5], [1, 2, 3, 700, 900]]
+    assert [len(answer) for answer in run_with_worker(submit_texts)] == [5, 3, 900, 1, 2, 700]
+    assert [[len(text) for text in batch] for batch in task.batches] == [[5], [1, 2, 3, 700, 900]]
 
 
-def test_texts_of_like_length_are_read_together():
+def test_batches_contain_texts_of_similar_length():
     lengths = [1, BATCH_CHARACTERS, 5, 3000, 2, 2000, 9 * BATCH_CHARACTERS, 3]
     queued = [QueuedText(str.upper, "x" * length, length, 0, None) for length in lengths] + [
         QueuedText(str.lower, "x", 1, 0, None)
@@ -73,63 +76,63 @@ def test_texts_of_like_length_are_read_together():
     assert [(str.lower, 1)] in groups
 
 
-def test_a_lone_text_waits_for_nobody(monkeypatch: pytest.MonkeyPatch):
+def test_single_text_is_processed_without_delay(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("spacy_tener.serve.worker.WAIT", 5.0)
-    reader = Reader()
+    task = RecordingTask()
 
-    async def ask(worker):
+    async def submit_texts(worker):
         start = time.perf_counter()
         for _ in range(20):
-            await worker.answer(reader, "x")
+            await worker.answer(task, "x")
         return time.perf_counter() - start
 
-    assert work(ask) < 2.0
-    assert reader.batches == [["x"]] * 20
+    assert run_with_worker(submit_texts) < 2.0
+    assert task.batches == [["x"]] * 20
 
 
-def test_no_more_is_gathered_than_the_limit():
-    """Short texts overtake long ones only among those that are taken out of the queue together."""
-    reader = Reader(waits=True)
+def test_gathered_characters_are_limited():
+    """Short texts overtake long texts only among the texts that are taken from the queue together."""
+    task = RecordingTask(waits=True)
 
-    async def ask(worker):
-        futures = [await worker.submit(reader, "first")]
-        while not reader.batches:
+    async def submit_texts(worker):
+        futures = [await worker.submit(task, "first")]
+        while not task.batches:
             await asyncio.sleep(0.001)
-        futures += [await worker.submit(reader, text) for text in ("x" * MAX_GATHERED, "y" * MAX_GATHERED, "z")]
-        reader.go.set()
+        futures += [await worker.submit(task, text) for text in ("x" * MAX_GATHERED, "y" * MAX_GATHERED, "z")]
+        task.go.set()
         await asyncio.gather(*futures)
 
-    work(ask)
-    assert [[text[0] for text in batch] for batch in reader.batches] == [["f"], ["x"], ["y"], ["z"]]
+    run_with_worker(submit_texts)
+    assert [[text[0] for text in batch] for batch in task.batches] == [["f"], ["x"], ["y"], ["z"]]
 
 
-def test_costly_texts_wait_for_the_others_and_are_refused_first():
-    reader = Reader(waits=True)
+def test_expensive_texts_have_lower_priority():
+    task = RecordingTask(waits=True)
 
-    async def ask(worker):
-        costly = Limits().queue // 2
-        futures = [await worker.submit(reader, "first")]
-        while not reader.batches:
+    async def submit_texts(worker):
+        cost = Limits().queue // 2
+        futures = [await worker.submit(task, "first")]
+        while not task.batches:
             await asyncio.sleep(0.001)
-        futures += [await worker.submit(reader, text, cost=costly) for text in ("one", "two")]
+        futures += [await worker.submit(task, text, cost=cost) for text in ("one", "two")]
         with pytest.raises(ServiceError) as error:
-            await worker.submit(reader, "three", cost=costly)
+            await worker.submit(task, "three", cost=cost)
         assert error.value.code == "overloaded"
         assert not worker.is_full()
-        assert worker.waiting == 2 * costly + len("first")
-        futures.append(await worker.submit(reader, "text"))
-        reader.go.set()
+        assert worker.waiting == 2 * cost + len("first")
+        futures.append(await worker.submit(task, "text"))
+        task.go.set()
         await asyncio.gather(*futures)
         assert worker.waiting == 0
 
-    work(ask)
-    assert reader.batches == [["first"], ["text"], ["one"], ["two"]]
+    run_with_worker(submit_texts)
+    assert task.batches == [["first"], ["text"], ["one"], ["two"]]
 
 
-def test_closing_finishes_what_was_accepted():
-    reader = Reader()
+def test_close_completes_accepted_texts():
+    task = RecordingTask()
 
-    async def ask(worker):
-        return [await worker.submit(reader, text) for text in "abc"]
+    async def submit_texts(worker):
+        return [await worker.submit(task, text) for text in "abc"]
 
-    assert [future.result() for future in work(ask)] == ["A", "B", "C"]
+    assert [future.result() for future in run_with_worker(submit_texts)] == ["A", "B", "C"]

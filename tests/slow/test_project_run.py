@@ -1,4 +1,4 @@
-"""The spaCy project as a user runs it, in a copy of its own: with the sample corpus and a short training."""
+"""The spaCy project, run in a copy with the sample corpus and a short training run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from spacy.vocab import Vocab
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-SHORT = "-s training.max_steps=40 -s training.eval_frequency=20"
+SHORT_TRAINING = "-s training.max_steps=40 -s training.eval_frequency=20"
 
 
 @pytest.fixture(scope="module")
@@ -32,11 +32,11 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(project: Path, workflow: str, *variables: str) -> str:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    plain = {"PYTHONIOENCODING": "utf8", "NO_COLOR": "1", "COLUMNS": "200"}
+    plain_output = {"PYTHONIOENCODING": "utf8", "NO_COLOR": "1", "COLUMNS": "200"}
     result = subprocess.run(
-        [sys.executable, "-m", "spacy", "project", "run", workflow, ".", "--vars.settings", SHORT, *variables],
+        [sys.executable, "-m", "spacy", "project", "run", workflow, ".", "--vars.settings", SHORT_TRAINING, *variables],
         cwd=project,
-        env={**environment, **plain},
+        env={**environment, **plain_output},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf8",
@@ -47,14 +47,14 @@ def run(project: Path, workflow: str, *variables: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def printed(project: Path) -> str:
+def workflow_output(project: Path) -> str:
     return run(project, "all")
 
 
-def test_the_sample_is_converted_learned_scored_and_drawn(project: Path, printed: str) -> None:
+def test_workflow_converts_trains_scores_and_writes_pages(project: Path, workflow_output: str) -> None:
     folder = project / "project" / "training" / "sample" / "lac" / "1"
     metrics = json.loads((folder / "metrics.json").read_text(encoding="utf8"))
-    assert f"{100 * metrics['ents_f']:.2f}" in printed
+    assert f"{100 * metrics['ents_f']:.2f}" in workflow_output
     assert spacy.load(folder / "model-best").pipe_names == ["tener_ner"]
     page = (project / "project" / "pages" / "sample-lac.html").read_text(encoding="utf8")
     texts = DocBin().from_disk(project / "project" / "corpus" / "sample" / "test.spacy").get_docs(Vocab())
@@ -63,8 +63,8 @@ def test_the_sample_is_converted_learned_scored_and_drawn(project: Path, printed
     assert 'id="attributions"' in (project / "project" / "pages" / "sample-lac-why.html").read_text(encoding="utf8")
 
 
-@pytest.mark.usefixtures("printed")
-def test_a_second_run_skips_every_step(project: Path) -> None:
+@pytest.mark.usefixtures("workflow_output")
+def test_second_run_skips_all_steps(project: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in (project / "project" / "training").rglob("*")}
     again = run(project, "all")
     assert again.count("nothing changed") == 3
@@ -72,14 +72,14 @@ def test_a_second_run_skips_every_step(project: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in (project / "project" / "training").rglob("*")} == before
 
 
-@pytest.mark.usefixtures("printed")
-def test_a_finished_training_becomes_a_wheel(project: Path) -> None:
+@pytest.mark.usefixtures("workflow_output")
+def test_package_command_builds_wheel(project: Path) -> None:
     run(project, "package", "--vars.version", "2.0.1")
     (wheel,) = (project / "project" / "packages").glob("*/dist/*.whl")
     assert wheel.name == "zh_sample-2.0.1-py3-none-any.whl"
     assert "nothing changed" in run(project, "package", "--vars.version", "2.0.1")
 
 
-def test_a_licensed_corpus_that_is_not_there_stops_with_its_name(project: Path) -> None:
+def test_missing_licensed_corpus_raises_error(project: Path) -> None:
     with pytest.raises(AssertionError, match=r"Missing: assets/msra/train\.char\.bmes, assets/msra/test"):
         run(project, "msra")

@@ -1,6 +1,6 @@
-"""The public corpora, converted: as many sentences and entities as their authors and papers give.
+"""Conversion of the public corpora: the numbers of sentences and entities agree with those of their papers and authors.
 
-Run by `make test-corpora`, once `spacy project assets` has fetched them.
+`make test-corpora` runs these tests. First download the corpora with `spacy project assets`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spacy_tener.corpora.annotation import Event, Sentence
 from spacy_tener.corpora.reader import CorpusOptions, CorpusReader
 
 DATA = Path(__file__).resolve().parents[2] / "assets"
-DAMAGES = 50
+N_DAMAGED_FILES = 50
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ CORPORA = [
     Expected("weibo/weiboNER_2nd_conll.train", "zh", "weibo", "IOB2", 1350, 73778, 1895, 10),
     Expected("weibo/weiboNER_2nd_conll.dev", "zh", "weibo", "IOB2", 270, 14509, 389),
     Expected("weibo/weiboNER_2nd_conll.test", "zh", "weibo", "IOB2", 270, 14842, 418, 4),
-    # One entity of the training data is cut in two by the end of a sentence.
+    # One entity of the training data is split by a sentence boundary.
     Expected("resume/train.char.bmes", "zh", "columns", "BMES", 3821, 124099, 13440, 4),
     Expected("resume/dev.char.bmes", "zh", "columns", "BMES", 463, 13890, 1497),
     Expected("resume/test.char.bmes", "zh", "columns", "BMES", 477, 15100, 1630),
@@ -49,7 +49,7 @@ CORPORA = [
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("expected", CORPORA, ids=lambda expected: expected.path)
-def test_nothing_is_lost_or_merged(expected: Expected, tmp_path: Path) -> None:
+def test_conversion_preserves_sentences_and_entities(expected: Expected, tmp_path: Path) -> None:
     (report,) = convert([DATA / expected.path], tmp_path, lang=expected.lang)
     assert (report.format, report.scheme) == (expected.format, expected.scheme)
     assert (report.docs, report.tokens) == (expected.sentences, expected.tokens)
@@ -59,7 +59,7 @@ def test_nothing_is_lost_or_merged(expected: Expected, tmp_path: Path) -> None:
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("expected", CORPORA, ids=lambda expected: expected.path)
-def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> None:
+def test_spacy_reads_all_converted_entities(expected: Expected, tmp_path: Path) -> None:
     (report,) = convert([DATA / expected.path], tmp_path, lang=expected.lang)
     examples = list(Corpus(report.output)(spacy.blank(expected.lang)))
     assert len(examples) == expected.sentences
@@ -68,9 +68,9 @@ def test_spacy_reads_every_entity_back(expected: Expected, tmp_path: Path) -> No
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("expected", CORPORA, ids=lambda expected: expected.path)
-def test_damage_is_told_or_read_as_it_stands(expected: Expected, tmp_path: Path) -> None:
+def test_damaged_corpus_is_converted_or_raises_error(expected: Expected, tmp_path: Path) -> None:
     content = (DATA / expected.path).read_bytes()
-    for seed in range(DAMAGES):
+    for seed in range(N_DAMAGED_FILES):
         check(
             tmp_path, "damaged", apply_damage(content, seed), CorpusOptions(format=("auto", expected.format)[seed % 2])
         )
@@ -78,14 +78,14 @@ def test_damage_is_told_or_read_as_it_stands(expected: Expected, tmp_path: Path)
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", TEXTS)
-def test_damage_is_told_or_read_as_it_stands_in_other_formats(name: str, tmp_path: Path) -> None:
+def test_damage_in_other_formats_is_converted_or_raises_error(name: str, tmp_path: Path) -> None:
     read = CorpusReader(DATA / "weibo/weiboNER_2nd_conll.dev")
     items = [(item.tokens, item.spans) for item in read if isinstance(item, Sentence)]
     sentences = [
         (list(tokens), [(span.start, span.end, span.label) for span in spans]) for tokens, spans in items[:100]
     ]
     content = TEXTS[name](sentences).encode()
-    for seed in range(10 * DAMAGES):
+    for seed in range(10 * N_DAMAGED_FILES):
         check(
             tmp_path,
             name,

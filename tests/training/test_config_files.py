@@ -1,4 +1,4 @@
-"""Configs that come with the package are found by name, others by path."""
+"""Config files: bundled configs and overlays are found by name, others by path."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from spacy_tener.training.config_files import (
 from spacy_tener.training.overlays import compose
 
 
-def test_each_kind_is_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bases_and_overlays_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_base("weibo") == BASES / "weibo.cfg"
     assert find_overlay("mect") == OVERLAYS / "mect.cfg"
-    assert all(find(name).is_file() for find, folder in KINDS for name in names_in(folder))
+    assert all(find(name).is_file() for find, folder in FOLDERS for name in names_in(folder))
 
 
-KINDS = [(find_base, BASES), (find_overlay, OVERLAYS)]
+FOLDERS = [(find_base, BASES), (find_overlay, OVERLAYS)]
 
 
-def test_a_file_wins_over_a_name_and_a_directory_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_takes_precedence_over_bundled_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "weibo").mkdir()
     assert find_base("weibo") == BASES / "weibo.cfg"
@@ -39,28 +39,28 @@ def test_a_file_wins_over_a_name_and_a_directory_does_not(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("path", ["my/weibo", "weibo.cfg", "./weibo"])
-def test_what_is_meant_as_a_path_is_no_name(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_path_is_not_resolved_as_name(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"weibo(\.cfg)?: cannot be read"):
         compose(path)
 
 
-def test_an_unknown_name_is_told_with_those_like_it_or_all() -> None:
-    with pytest.raises(ConfigError, match="no config 'webo'") as near:
+def test_unknown_name_error_suggests_existing_names() -> None:
+    with pytest.raises(ConfigError, match="no config 'webo'") as similar:
         find_base("webo")
-    assert near.value.remedy == "Did you mean weibo?"
-    with pytest.raises(ConfigError, match="no overlay 'zzz'") as far:
+    assert similar.value.remedy == "Did you mean weibo?"
+    with pytest.raises(ConfigError, match="no overlay 'zzz'") as unknown:
         find_overlay("zzz")
-    assert all(name in far.value.remedy for name in names_in(OVERLAYS))
+    assert all(name in unknown.value.remedy for name in names_in(OVERLAYS))
 
 
-def test_names_and_paths_make_the_same_config() -> None:
+def test_names_and_paths_compose_same_config() -> None:
     by_name = compose("weibo", ["flat-atssa"], ["training.max_steps=7"])
     by_path = compose(BASES / "weibo.cfg", [OVERLAYS / "flat-atssa.cfg"], ["training.max_steps=7"])
     assert by_name == by_path
 
 
-def test_every_config_says_what_it_is_and_every_overlay_when_to_take_it() -> None:
+def test_bundled_configs_have_descriptions() -> None:
     for name in names_in(OVERLAYS):
         lines = description(OVERLAYS / f"{name}.cfg").splitlines()
         assert 2 <= len(lines) <= 3, name

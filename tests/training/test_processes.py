@@ -1,4 +1,4 @@
-"""Processes with logs, which end together."""
+"""Child processes of training runs: their logs, their environment, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "shower.py").write_text("import sys\nprint(*sys.argv[1:])\nsys.exit(len(sys.argv[1:]))\n")
 
 
-def pids(path: Path) -> list[int]:
+def read_pids(path: Path) -> list[int]:
     wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
     return [int(pid) for pid in path.read_text().split()]
 
 
-def test_output_is_appended_to_a_log_and_the_status_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_appends_output_to_log_and_returns_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "MODULE", "shower")
     for arguments in ([], ["a", "b c"]):
         assert Processes().run(arguments, tmp_path / "log") == len(arguments)
@@ -47,7 +47,7 @@ def test_output_is_appended_to_a_log_and_the_status_returned(tmp_path: Path, mon
     assert text == "$ python -m shower\n\n$ python -m shower a 'b c'\na b c\n"
 
 
-def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_ends_all_processes_and_prevents_new_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "MODULE", "sleeper")
     processes_of_test = Processes()
 
@@ -58,10 +58,10 @@ def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatc
     threads = [threading.Thread(target=run, args=(name,)) for name in "ab"]
     for thread in threads:
         thread.start()
-    running = [pid for name in "ab" for pid in pids(tmp_path / name)]
+    running = [pid for name in "ab" for pid in read_pids(tmp_path / name)]
     processes_of_test.stop()
     for thread in threads:
-        thread.join(30)  # half of the time that the processes would take by themselves
+        thread.join(30)  # half of the time that the processes would run otherwise
         assert not thread.is_alive()
     wait_until(lambda: not any(map(is_alive, running)))
     run("c")
@@ -69,7 +69,7 @@ def test_all_are_stopped_together_and_no_other_begins(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_signals_interrupt_unless_they_are_ignored(name: str) -> None:
+def test_signals_raise_interrupt_unless_ignored(name: str) -> None:
     number = getattr(signal, name)
     before = signal.signal(number, signal.SIG_DFL)  # under nohup, SIGHUP is ignored
     try:
@@ -83,9 +83,7 @@ def test_signals_interrupt_unless_they_are_ignored(name: str) -> None:
         signal.signal(number, before)
 
 
-def test_the_logger_writes_each_line_at_once_and_ends_with_its_parent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_logger_flushes_lines_and_exits_with_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "training.jsonl"
     log, end = json_lines_logger(str(file))(spacy.blank("zh"), sys.stdout, sys.stderr)
     info = {"epoch": 0, "step": 5, "losses": {"tener_ner": 2}, "other_scores": {"ents_f": 0.5}, "score": 0.5}
@@ -100,7 +98,7 @@ def test_the_logger_writes_each_line_at_once_and_ends_with_its_parent(
     end()
 
 
-def test_a_job_has_the_user_s_number_of_threads_and_no_settings_from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_keeps_threads_and_removes_overrides(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPACY_CONFIG_OVERRIDES", "--training.max_steps 1")
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     assert environment(3)["OMP_NUM_THREADS"] == "5"

@@ -1,4 +1,4 @@
-"""One training in a directory: what it leaves there, and how it ends. A few lines of Python train instead of spaCy."""
+"""A training run in a directory: its files, and the reasons why it fails. A short script replaces spaCy's training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from spacy_tener.errors import RemedyError
 from spacy_tener.training import runs
 from spacy_tener.training.runs import Echo, Processes, TrainingRun, is_trained, train
 
-Train = Callable[..., str]
+RunTraining = Callable[..., str]
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def config(tmp_path: Path) -> Config:
 
 
 @pytest.fixture
-def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> Train:
+def run_training(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> RunTraining:
     fake_training(monkeypatch, tmp_path / "hold")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
 
@@ -36,8 +36,8 @@ def trained(tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> 
     return run
 
 
-def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Train, tmp_path: Path) -> None:
-    assert trained() == ""
+def test_training_writes_config_log_scores_and_best_pipeline(run_training: RunTraining, tmp_path: Path) -> None:
+    assert run_training() == ""
     run = tmp_path / "run"
     found = {path.name for path in run.iterdir()}
     assert found == {"config.cfg", "training.jsonl", "output.log", "model-best", "metrics-dev.json", "_manifest.json"}
@@ -48,8 +48,8 @@ def test_a_training_leaves_its_config_log_scores_and_best_pipeline(trained: Trai
     assert json.loads((run / "metrics-dev.json").read_text())["ents_f"] == 0.2
 
 
-def test_the_last_pipeline_is_taken_where_scores_do_not_choose(
-    trained: Train, tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
+def test_use_last_selects_last_pipeline(
+    run_training: RunTraining, tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = (
         "import json, pathlib, sys\n"
@@ -69,12 +69,12 @@ def test_the_last_pipeline_is_taken_where_scores_do_not_choose(
         assert [path.name for path in folder.glob("model-*")] == ["model-best"]
 
 
-def test_a_finished_training_is_known_and_another_one_in_its_place_refused(
-    trained: Train, tmp_path: Path, config: Config
+def test_finished_training_is_detected_and_not_overwritten(
+    run_training: RunTraining, tmp_path: Path, config: Config
 ) -> None:
     run = TrainingRun("run", tmp_path / "run", config)
     assert not is_trained(run)
-    trained()
+    run_training()
     assert is_trained(run)
     changed = config.copy()
     changed["training"]["max_steps"] = 77
@@ -86,16 +86,16 @@ def test_a_finished_training_is_known_and_another_one_in_its_place_refused(
     assert not is_trained(run)
 
 
-def test_it_begins_anew_whatever_lies_there(trained: Train, tmp_path: Path) -> None:
-    trained()
+def test_new_training_removes_earlier_logs_and_scores(run_training: RunTraining, tmp_path: Path) -> None:
+    run_training()
     (tmp_path / "run" / "metrics.json").touch()
-    assert trained("raise SystemExit(3)")
+    assert run_training("raise SystemExit(3)")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {"config.cfg", "output.log", "model-best"}
 
 
-def test_what_a_process_prints_is_passed_on(trained: Train, tmp_path: Path) -> None:
+def test_process_output_is_echoed(run_training: RunTraining, tmp_path: Path) -> None:
     lines: list[str] = []
-    trained("print('好\\nb')", echo=lines.append)
+    run_training("print('好\\nb')", echo=lines.append)
     assert lines[1:] == ["好\n", "b\n"]
     lines.clear()
     Processes(echo=lines.append).run(["again"], tmp_path / "run" / "output.log")
@@ -114,8 +114,8 @@ def test_what_a_process_prints_is_passed_on(trained: Train, tmp_path: Path) -> N
         ("pass", "no ents_f in the scores on the development set"),
     ],
 )
-def test_every_end_without_a_score_has_a_reason_and_its_log(
-    trained: Train, tmp_path: Path, code: str, failure: str
+def test_failed_training_returns_reason_and_keeps_log(
+    run_training: RunTraining, tmp_path: Path, code: str, failure: str
 ) -> None:
-    assert trained(code) == failure
+    assert run_training(code) == failure
     assert (tmp_path / "run" / "output.log").exists()

@@ -1,4 +1,4 @@
-"""Static vectors: words alone through an encoder, against its plain form; resuming; what is refused."""
+"""Static vectors of single words from encoders: comparison with a reference implementation, resuming, and errors."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ def encoder(bert: Path) -> WordEncoder:
     return WordEncoder(str(bert), [0, 1], [])
 
 
-def states_of(folder: Path, layers: Sequence[int]) -> Any:
-    """The mean of each word's pieces and of some layers, one word at a time."""
+def mean_hidden_states(folder: Path, layers: Sequence[int]) -> Any:
+    """Return the mean hidden state of each word's subword tokens in some layers, computed one word at a time."""
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
-        read = [model(**tokenizer(word, return_tensors="pt"), output_hidden_states=True) for word in WORDS]
-    return np.array([np.mean([each.hidden_states[i][0, 1:-1].mean(0).numpy() for i in layers], 0) for each in read])
+        outputs = [model(**tokenizer(word, return_tensors="pt"), output_hidden_states=True) for word in WORDS]
+    return np.array(
+        [np.mean([output.hidden_states[i][0, 1:-1].mean(0).numpy() for i in layers], 0) for output in outputs]
+    )
 
 
 def similarities(rows: Any) -> Any:
@@ -59,24 +61,26 @@ def similarities(rows: Any) -> Any:
     return centred @ centred.T
 
 
-def written(path: Path, encoder: WordEncoder, width: int = 11) -> Vectors:
+def write_and_read_vectors(path: Path, encoder: WordEncoder, width: int = 11) -> Vectors:
     write_static_vectors(encoder, WORDS, width, path)
     return read_vectors(path, width=width)
 
 
 @pytest.mark.parametrize("layers", [[1], [0, 2], [1, 2]])
-def test_words_alone_have_the_mean_of_their_pieces_in_the_layers(bert: Path, layers: list[int], tmp_path: Path) -> None:
-    vectors = written(tmp_path / "static.vec", WordEncoder(str(bert), layers, []))
+def test_vectors_are_means_of_subword_tokens_and_layers(bert: Path, layers: list[int], tmp_path: Path) -> None:
+    vectors = write_and_read_vectors(tmp_path / "static.vec", WordEncoder(str(bert), layers, []))
     assert vectors.strings == WORDS
-    # Twelve points have eleven directions, so that nothing is lost but the rounding to 16 bits.
-    np.testing.assert_allclose(similarities(vectors.table), similarities(states_of(bert, layers)), rtol=0.02, atol=0.02)
+    # Twelve words have eleven principal components, so the only difference is rounding to float16.
+    np.testing.assert_allclose(
+        similarities(vectors.table), similarities(mean_hidden_states(bert, layers)), rtol=0.02, atol=0.02
+    )
 
 
-def test_a_transformer_of_a_package_is_known_by_its_name() -> None:
+def test_transformer_of_package_is_found_by_name() -> None:
     assert find_transformer("minilm") == Path(get_model_path())
 
 
-def test_nothing_is_fetched_for_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_finding_transformer_does_not_download(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(socket, "socket", None)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     for name in ("no-such-model", "no/such/model", "bert-base-chinese"):
@@ -90,31 +94,31 @@ def test_nothing_is_fetched_for_a_name(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert find_transformer("me/bert") == snapshot
 
 
-def test_progress_is_shown_in_a_log_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_static_vectors(Letters(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
+def test_progress_is_printed_without_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_static_vectors(LetterCounts(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
     assert f"{len(WORDS)}/{len(WORDS)}" in capsys.readouterr().err
 
 
-def test_the_components_are_those_of_most_variance(bert: Path, encoder: WordEncoder, tmp_path: Path) -> None:
-    states = states_of(bert, [0, 1])
+def test_explained_variance_matches_principal_components(bert: Path, encoder: WordEncoder, tmp_path: Path) -> None:
+    states = mean_hidden_states(bert, [0, 1])
     variances = np.linalg.svd(states - states.mean(axis=0), compute_uv=False) ** 2
     count, explained_variance = write_static_vectors(encoder, WORDS, 3, tmp_path / "static.vec")
     assert (count, explained_variance) == (len(WORDS), pytest.approx(variances[:3].sum() / variances.sum(), abs=0.01))
 
 
-def test_outputs_of_an_onnx_file_are_averaged(tmp_path: Path) -> None:
+def test_onnx_outputs_are_averaged(tmp_path: Path) -> None:
     path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
     words = [*small_encoders.CHARACTERS[:20], "王小明"]
-    joined, inner, last = (
+    averaged, inner, last = (
         WordEncoder(str(path), [], outputs)(words) for outputs in (["inner", "states"], ["inner"], ["states"])
     )
-    np.testing.assert_allclose(joined, (inner + last) / 2, atol=1e-6)
+    np.testing.assert_allclose(averaged, (inner + last) / 2, atol=1e-6)
     features = onnx_encoder(path)()
     np.testing.assert_allclose(WordEncoder(str(path), [], [])(words), last, atol=1e-6)
     assert features.width == last.shape[1]
 
 
-def test_layers_of_multilingual_e5_are_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_e5_layers_are_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save_tiny_e5(tmp_path / "tiny.bin")
     monkeypatch.setattr(static_vectors, "e5", partial(e5, tmp_path / "tiny.bin"))
     words = ["中国", "New", "York", "银行"]
@@ -124,58 +128,58 @@ def test_layers_of_multilingual_e5_are_averaged(tmp_path: Path, monkeypatch: pyt
     assert np.abs(lower - upper).max() > 0.1
 
 
-def test_a_word_that_the_encoder_cannot_read_is_left_out(encoder: WordEncoder, tmp_path: Path) -> None:
+def test_words_without_subword_tokens_are_omitted(encoder: WordEncoder, tmp_path: Path) -> None:
     count, _ = write_static_vectors(encoder, [*WORDS, "\u200b"], 4, tmp_path / "static.vec")
     assert count == len(WORDS)
     assert read_vectors(tmp_path / "static.vec").strings == WORDS
 
 
-def test_words_are_distinct_and_without_white_space() -> None:
+def test_selected_words_are_unique_and_without_white_space() -> None:
     assert select_words(["b", "a", "b", "", "c d", "\u3000", "\0", "e", "f"], 3) == ["b", "a", "e"]
 
 
-class Letters:
-    """An encoder of the letters of words, on a disk that is full after some words."""
+class LetterCounts:
+    """An encoder that counts the letters of words. After `capacity` words, it raises a disk full error."""
 
     width, digest = 26, "letters"
 
-    def __init__(self, room: int) -> None:
-        self.room = room
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
         self.words: list[str] = []
 
     def __call__(self, words: Sequence[str]) -> Any:
-        if len(self.words) >= self.room:
+        if len(self.words) >= self.capacity:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.words.extend(words)
         return np.array([[word.count(chr(97 + i)) for i in range(26)] for word in words], dtype=np.float32)
 
 
 @pytest.mark.parametrize("lost", [0, 7])
-def test_what_was_stopped_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
+def test_interrupted_encoding_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int) -> None:
     words = ["john", "smith", "joined", "acme", "new", "york", "it", "rained", "iphone", "loud", "bat", "quiz"]
     monkeypatch.setattr(static_vectors, "_WORDS_AT_ONCE", 5)
-    whole, stopped, further = Letters(99), Letters(10), Letters(99)
+    uninterrupted, interrupted, resumed = LetterCounts(99), LetterCounts(10), LetterCounts(99)
     output = tmp_path / "static.vec"
     with pytest.raises(RemedyError, match="No space left on device"):
-        write_static_vectors(stopped, words, 4, output)  # type: ignore[arg-type]
+        write_static_vectors(interrupted, words, 4, output)  # type: ignore[arg-type]
     [unfinished] = tmp_path.iterdir()
     with unfinished.open("r+b") as file:
         file.truncate(unfinished.stat().st_size - lost)
-    write_static_vectors(further, words, 4, output)  # type: ignore[arg-type]
-    assert further.words == words[10 - bool(lost) :]
-    write_static_vectors(whole, words, 4, tmp_path / "whole.vec")  # type: ignore[arg-type]
+    write_static_vectors(resumed, words, 4, output)  # type: ignore[arg-type]
+    assert resumed.words == words[10 - bool(lost) :]
+    write_static_vectors(uninterrupted, words, 4, tmp_path / "whole.vec")  # type: ignore[arg-type]
     assert output.read_bytes() == (tmp_path / "whole.vec").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["static.vec", "whole.vec"]
 
 
-def test_the_same_words_are_read_by_one_process_at_a_time(tmp_path: Path) -> None:
-    class Twice(Letters):
+def test_concurrent_write_to_same_output_raises_error(tmp_path: Path) -> None:
+    class WritesConcurrently(LetterCounts):
         def __call__(self, words: Sequence[str]) -> Any:
             with pytest.raises(RemedyError, match="another process uses"):
-                write_static_vectors(Letters(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
+                write_static_vectors(LetterCounts(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
             return super().__call__(words)
 
-    write_static_vectors(Twice(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
+    write_static_vectors(WritesConcurrently(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
     assert [path.name for path in tmp_path.iterdir()] == ["static.vec"]
 
 
@@ -187,7 +191,7 @@ def test_the_same_words_are_read_by_one_process_at_a_time(tmp_path: Path) -> Non
         (WORDS, 17, f"12 words with {WIDTH} dimensions have fewer than 17"),
     ],
 )
-def test_what_has_no_components_is_refused(
+def test_too_few_words_or_dimensions_raise_error(
     encoder: WordEncoder, tmp_path: Path, words: list[str], width: int, message: str
 ) -> None:
     with pytest.raises(RemedyError, match=message):
@@ -195,7 +199,7 @@ def test_what_has_no_components_is_refused(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_encoder_and_layers_and_outputs_that_it_lacks_are_refused(bert: Path, tmp_path: Path) -> None:
+def test_invalid_encoder_layer_or_output_raises_error(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(RemedyError, match="layers must be at most 2"):
         WordEncoder(str(bert), [1, 3], [])
     with pytest.raises(RemedyError, match="neither a directory with a model and its tokenizer"):

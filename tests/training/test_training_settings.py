@@ -1,4 +1,4 @@
-"""What `extend`, `calibrate`, `trim`, `silver`, `export` and `review` make of the settings of a training."""
+"""How `extend`, `calibrate`, `trim`, `silver`, `export` and `review` use the training settings of a pipeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spacy_tener.review import suspected_errors
 from spacy_tener.review.suspected_errors import cross_train, cross_validation, fold_run
 from spacy_tener.training.extending import RATE_FACTOR, plan_extension
 
-OTHERS: dict[str, Any] = {
+CUSTOM_SETTINGS: dict[str, Any] = {
     "dropout": 0.3,
     "patience": 7,
     "max_epochs": 3,
@@ -45,24 +45,24 @@ OTHERS: dict[str, Any] = {
     "before_to_disk": {"@callbacks": "unchanged.v1"},
     "before_update": {"@callbacks": "unfreezing.v1"},
 }
-REPLACED = {
+# The training settings of `extend`, except for the learning rate of the optimizer and the weights of scores.
+EXTEND_SETTINGS = {
     "patience": 0,
     "max_epochs": 0,
     "max_steps": 40,
     "eval_frequency": 40,
     "train_corpus": "corpora.train",
     "dev_corpus": "corpora.dev",
-    # Those of the last training, without a component that is gone.
+    # The annotating components of the previous training, without one that the pipeline no longer contains.
     "annotating_components": ["tok2vec", "attribute_ruler"],
-    # What was frozen stays frozen, even a tok2vec that the tener_ner listens to.
+    # Frozen components remain frozen, even a tok2vec that the tener_ner listens to.
     "frozen_components": ["tok2vec", "sentencizer", "attribute_ruler"],
 }
-"""The settings of `extend`, except for the optimizer's rate and the weights of scores."""
-NEW = annotated("王小明去了上海", [(3, 5, "VERB")])
+NEW_EXAMPLE = annotated("王小明去了上海", [(3, 5, "VERB")])
 
 
 @pytest.fixture(scope="module", autouse=True)
-def registered() -> None:
+def register_callbacks() -> None:
     spacy.registry.callbacks("unchanged.v1", func=lambda: lambda nlp: nlp)
     spacy.registry.callbacks("unfreezing.v1", func=lambda: lambda nlp, args: None)
 
@@ -74,7 +74,7 @@ def tok2vec(name: str) -> dict[str, Any]:
     return {"@architectures": "spacy.HashEmbedCNN.v2", **cnn, "maxout_pieces": 2, "subword_features": True}
 
 
-def shared(*components: str) -> Language:
+def pipeline_with_shared_tok2vec(*components: str) -> Language:
     """Return a pipeline whose components listen to one tok2vec."""
     nlp = spacy.blank("zh")
     nlp.add_pipe("tok2vec", config={"model": tok2vec("cnn")})
@@ -90,34 +90,35 @@ def shared(*components: str) -> Language:
     return nlp
 
 
-def holds(whole: dict[str, Any], part: dict[str, Any]) -> bool:
-    """Return whether a section has all values of a part, whatever else it was filled with."""
+def contains_settings(section: dict[str, Any], expected: dict[str, Any]) -> bool:
+    """Return whether a section contains all expected settings. It may contain others."""
     return all(
-        holds(whole[key], value) if isinstance(value, dict) else whole[key] == value for key, value in part.items()
+        contains_settings(section[key], value) if isinstance(value, dict) else section[key] == value
+        for key, value in expected.items()
     )
 
 
-def test_extend_keeps_all_settings_but_those_that_it_is_about(tmp_path: Path) -> None:
-    nlp = shared("sentencizer", "attribute_ruler", "tener_ner")
-    assert set(OTHERS) == set(ConfigSchemaTraining.model_fields)
-    nlp.config["training"] = OTHERS
+def test_extend_preserves_other_training_settings(tmp_path: Path) -> None:
+    nlp = pipeline_with_shared_tok2vec("sentencizer", "attribute_ruler", "tener_ner")
+    assert set(CUSTOM_SETTINGS) == set(ConfigSchemaTraining.model_fields)
+    nlp.config["training"] = CUSTOM_SETTINGS
     nlp.to_disk(tmp_path / "model")
-    extension = plan_extension(str(tmp_path / "model"), nlp, None, [NEW], [], {})
+    extension = plan_extension(str(tmp_path / "model"), nlp, None, [NEW_EXAMPLE], [], {})
     training = extension.config(tmp_path, 40)["training"]
-    assert {key: training[key] for key in REPLACED} == REPLACED
+    assert {key: training[key] for key in EXTEND_SETTINGS} == EXTEND_SETTINGS
     assert training["optimizer"]["learn_rate"] == RATE_FACTOR * 0.01
-    # Those of other components would be columns of zeros.
+    # The weights of other components' scores are not included.
     weights = {name: weight for name, weight in training["score_weights"].items() if weight is not None}
     assert weights == {"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0}
-    kept = [key for key in OTHERS if key not in (*REPLACED, "optimizer", "score_weights")]
-    assert {key: training[key] for key in kept} == {key: OTHERS[key] for key in kept}
+    preserved = [key for key in CUSTOM_SETTINGS if key not in (*EXTEND_SETTINGS, "optimizer", "score_weights")]
+    assert {key: training[key] for key in preserved} == {key: CUSTOM_SETTINGS[key] for key in preserved}
 
 
-def test_components_that_do_not_learn_read_the_shared_one_as_it_was(tmp_path: Path) -> None:
-    nlp = shared("tagger", "tener_ner")
+def test_extend_replaces_listeners_of_frozen_components(tmp_path: Path) -> None:
+    nlp = pipeline_with_shared_tok2vec("tagger", "tener_ner")
     model = str(tmp_path / "model")
     nlp.to_disk(model)
-    extension = plan_extension(model, nlp, None, [NEW], [], {})
+    extension = plan_extension(model, nlp, None, [NEW_EXAMPLE], [], {})
     components = extension.config(tmp_path, 40)["components"]
     assert components == {
         "tok2vec": {"source": model},
@@ -134,14 +135,14 @@ def models(saved: dict[str, Path], tmp_path: Path) -> list[Path]:
     folders = [tmp_path / name / "model" for name in ("first", "second")]
     nlp = spacy.load(saved["tener"])
     write_pipeline(nlp, folders[0])
-    nlp.config["training"] = {**OTHERS, "frozen_components": [], "annotating_components": []}
+    nlp.config["training"] = {**CUSTOM_SETTINGS, "frozen_components": [], "annotating_components": []}
     nlp.config["corpora"] = {"mine": {"@readers": "spacy.Corpus.v1", "path": None, "max_length": 7}}
     write_pipeline(nlp, folders[1])
     return folders
 
 
 @pytest.mark.parametrize("command", ["calibrate", "trim"])
-def test_a_changed_pipeline_says_how_it_was_trained(command: str, models: list[Path], tmp_path: Path) -> None:
+def test_calibrate_and_trim_preserve_training_config(command: str, models: list[Path], tmp_path: Path) -> None:
     save_corpus(tmp_path / "dev.spacy", [*TEXTS, *[(text, []) for text, _ in TEXTS]])
     (tmp_path / "raw.txt").write_text("\n".join(text for text, _ in TEXTS), encoding="utf8")
     data = tmp_path / ("dev.spacy" if command == "calibrate" else "raw.txt")
@@ -154,7 +155,7 @@ def test_a_changed_pipeline_says_how_it_was_trained(command: str, models: list[P
         ]
 
 
-def test_settings_of_a_training_change_neither_a_file_nor_silver_annotation(models: list[Path], tmp_path: Path) -> None:
+def test_training_settings_do_not_affect_export_and_silver(models: list[Path], tmp_path: Path) -> None:
     first, second = (export_model(spacy.load(model)) for model in models)
     assert first.SerializeToString() == second.SerializeToString()
     raw = tmp_path / "raw.txt"
@@ -166,9 +167,9 @@ def test_settings_of_a_training_change_neither_a_file_nor_silver_annotation(mode
     assert parts[0] == parts[1]
 
 
-def test_trainings_of_a_review_have_all_settings_of_the_config(tmp_path: Path) -> None:
-    config = shared("sentencizer", "attribute_ruler", "tener_ner").config.copy()
-    config["training"] = {**OTHERS, "train_corpus": "corpora.train", "dev_corpus": "corpora.dev"}
+def test_review_training_uses_all_settings_of_config(tmp_path: Path) -> None:
+    config = pipeline_with_shared_tok2vec("sentencizer", "attribute_ruler", "tener_ner").config.copy()
+    config["training"] = {**CUSTOM_SETTINGS, "train_corpus": "corpora.train", "dev_corpus": "corpora.dev"}
     config["paths"] = {"train": None, "dev": None}
     config["corpora"] = {
         name: {"@readers": "spacy.Corpus.v1", "path": f"${{paths.{name}}}", "max_length": 7} for name in config["paths"]
@@ -179,17 +180,17 @@ def test_trainings_of_a_review_have_all_settings_of_the_config(tmp_path: Path) -
     validation = cross_validation(
         str(tmp_path / "my.cfg"), [], tmp_path, 2, dev=dev, settings=["training.patience=3"], gpu_id=-1, code=code
     )
-    doc = shared("tener_ner").make_doc("北京")
+    doc = pipeline_with_shared_tok2vec("tener_ner").make_doc("北京")
     doc.user_data["spacy_tener.weight"] = 0.5
     run = fold_run(validation, 0, [doc])
     [read] = read_docs(Path(run.config["paths"]["train"]))
     assert read.user_data == {"spacy_tener.weight": 0.5}
-    assert holds(run.config["training"], {**config["training"], "patience": 3})
-    assert holds(run.config["corpora"], config["corpora"])
+    assert contains_settings(run.config["training"], {**config["training"], "patience": 3})
+    assert contains_settings(run.config["corpora"], config["corpora"])
     assert run.options[-2:] == ["--code", str(code)]
 
 
-def test_models_of_folds_predict_on_the_gpu_that_trained_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fold_models_predict_on_training_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class OnGPUError(Exception):
         pass
 
@@ -200,7 +201,7 @@ def test_models_of_folds_predict_on_the_gpu_that_trained_them(tmp_path: Path, mo
     monkeypatch.setattr(suspected_errors, "use_gpu", use_gpu)
     dev = tmp_path / "dev.spacy"
     save_corpus(dev, TEXTS)
-    docs = [shared("tener_ner").make_doc(text) for text in ("北京", "上海")]
+    docs = [pipeline_with_shared_tok2vec("tener_ner").make_doc(text) for text in ("北京", "上海")]
     validation = cross_validation("weibo", docs, tmp_path, 2, dev=dev, settings=[], gpu_id=1, code=None)
     with pytest.raises(OnGPUError, match="1"):
         list(cross_train(validation, begun=lambda fold, trained: None))
