@@ -20,6 +20,8 @@ from ..tagging import TagLayout
 from ..types import IntArray
 
 NO_WORD = -1
+# A function that adds penalties to the penalties of a padded batch of units.
+Fix = Callable[[Value, Value], Value]
 # Upper limit of the characters that are simplified. Higher Unicode planes contain no letters.
 _CODE_POINTS = 0x40000
 _LETTER_CLASS, _DIGIT_CLASS, _POINT_CLASS = 1, 2, 3
@@ -189,42 +191,138 @@ def _select(
     return tags, gaps > 0
 
 
-def fix_tags(
-    graph: Graph, fixed: Value, is_gap: Value, model: TagLayout, file: TagLayout, depth: int
-) -> Callable[[Value, Value], Value]:
+def fix_tags(graph: Graph, listed: ListedTags) -> Fix:
     """Return a function that adds penalties for tags that contradict the entity list.
 
     Penalties are added to the emission scores: 0 for allowed tags, and a large negative number for forbidden tags. The
     returned function takes the unit indices of a padded batch and the penalties of the tags. It returns the new
-    penalties at each nesting depth. *Shape:* (windows, longest, depth, tags)
+    penalties. *Shape:* (windows, longest, 1, tags)
 
     `pipeline.masks.allowed_tags` implements the same rules for Docs.
+    """
 
-    fixed (Value): The tag of each unit in a word of the list, otherwise `NO_WORD`. *Shape:* (units,)
+    def fix(slots: Value, penalties: Value) -> Value:
+        return graph.Max(graph.Unsqueeze(listed.keep(slots, penalties), [2]), _FORBIDDEN)
+
+    return fix
+
+
+def fix_nested_tags(graph: Graph, listed: ListedTags, own_penalties: Value, best: Value, depth: int) -> Fix:
+    """Return a function like that of `fix_tags`, for a model of nested entities. *Shape:* (windows, longest, depth,
+    tags)
+
+    `pipeline.masks.allowed_nested_tags` implements the same rules for Docs, and explains them.
+
+    own_penalties (Value): The penalty that the rules of the model give to the tag of each unit in a list entity.
+        *Shape:* (units,)
+    best (Value): The best tags at each depth if the list is ignored. *Shape:* (units, depth)
+    """
+    layout, tags = listed.model, np.arange(listed.model.n_tags)
+    # Penalties if nothing is forbidden, and if no entity may continue from the previous unit.
+    continues = np.zeros((2, layout.n_tags))
+    continues[1, layout.continuers] = -np.inf
+    # Penalties in an entity around a list entity: I is allowed in all cases, B if the second bit is set, E if the
+    # third one is set.
+    around = np.full((4, layout.n_tags), -np.inf)
+    around[:, layout.inside] = around[[1, 3], layout.begin] = around[[2, 3], layout.end] = 0.0
+    starts, ends = listed.boundaries()
+    is_single = graph.Equal(starts, ends)
+    # The number of tags up to each unit that the model cannot predict.
+    is_invalid = listed.is_entity & ((own_penalties < 0) | listed.is_gap)
+    n_invalid = graph.CumSum(is_invalid.to(np.int64), 0)
+    is_invalid = n_invalid[ends] - n_invalid[starts] + is_invalid[starts].to(np.int64) > 0
+    is_cut_after = graph.Concat(listed.continues[1:], np.array([False]), axis=0)[: graph.size(listed.tags)]
+    levels: list[tuple[Value, Value, Value]] = []
+    for level in range(depth):
+        found_starts, found_ends, is_found = find_boundaries(graph, graph.Gather(best, level, axis=1), layout)
+        is_same = graph.Equal(found_starts, starts) & graph.Equal(found_ends, ends)
+        is_around = is_found & ~(found_ends < ends) & ~is_same
+        is_around = is_around & ~listed.continues[found_starts] & ~is_cut_after[found_ends]
+        if level == 0:
+            is_around = is_around & ~is_invalid
+        # Copy the result from the first unit of a list entity to its other units.
+        is_around = listed.is_entity & is_around[starts]
+        ends_together = graph.Equal(found_ends, ends)[starts]
+        can_begin = listed.is_first & (~ends_together | is_single)
+        can_end = listed.is_last & (ends_together | is_single)
+        has_none_around = listed.is_fixed & ~is_around
+        is_edge = ~listed.continues & (has_none_around | graph.shift_right(has_none_around, False))
+        levels.append((is_around, can_begin.to(np.int64) + can_end.to(np.int64) * 2, is_edge.to(np.int64)))
+    only_outside = graph.value(np.where(tags == layout.outside, 0.0, -np.inf))
+
+    def fix(slots: Value, penalties: Value) -> Value:
+        depths, free = [], listed.exclude_blocked(slots, penalties)
+        for level, (is_around, case, is_edge) in enumerate(levels):
+            own = listed.own_penalties(slots) if level == 0 else only_outside
+            others = listed.keep(slots, penalties) if level == 0 else free
+            allowed = graph.Max(free + graph.value(around)[case[slots]], own)
+            allowed = graph.Where(graph.Unsqueeze(is_around[slots], [2]), allowed, others)
+            depths.append(graph.Unsqueeze(allowed + graph.value(continues)[is_edge[slots]], [2]))
+        # A path is also scored at depths where its tags are forbidden. An infinite penalty would then result in NaN.
+        return graph.Max(graph.Concat(*depths, axis=2), _FORBIDDEN)
+
+    return fix
+
+
+def find_boundaries(graph: Graph, tags: Value, layout: TagLayout) -> tuple[Value, Value, Value]:
+    """Find the entity that contains each unit. Return its first and last unit, and whether there is an entity.
+
+    *Shape:* (units,) each
+
+    tags (Value): Valid tag sequences, concatenated. *Shape:* (units,)
+    """
+    is_single = (tags > layout.single.start - 1) & (tags < layout.single.stop)
+    is_first = ((tags > NO_WORD) & (tags < layout.begin.stop)) | is_single
+    is_last = ((tags > layout.end.start - 1) & (tags < layout.end.stop)) | is_single
+    # Units before the first entity have the index -1. It selects the 0 at the end.
+    index = graph.CumSum(is_first.to(np.int64), 0) - 1
+    first, last = (graph.Concat(graph.where_true(mask), [0], axis=0)[index] for mask in (is_first, is_last))
+    return first, last, (tags > NO_WORD) & ~graph.Equal(tags, layout.outside)
+
+
+class ListedTags:
+    """The tags of the units in words of an entity list, as values of a graph.
+
+    tags (Value): The tag of each unit in a word of the list, otherwise `NO_WORD`. *Shape:* (units,)
     is_gap (Value): Mask of blocked words that lie within a list entity. *Shape:* (units,)
     model, file (TagLayout): The tags of the model and of the exported file. The file may have more labels than the
         model.
-    depth (int): The maximum nesting depth.
     """
-    # Map the file's tags to the model's tags. Labels that the model does not have become O. The last element is for
-    # units outside list words, whose tags are not restricted.
-    known, tags = np.full(file.n_tags + 1, model.outside), np.arange(model.n_tags)
-    known[model.within(file)], known[NO_WORD] = tags, model.n_tags
-    outer = np.where(np.vstack([np.eye(model.n_tags, dtype=bool), np.ones_like(tags, dtype=bool)]), 0.0, -np.inf)
-    # Penalties at inner depths for three cases: any tag is allowed, no nested entity may continue across the boundary
-    # of a list entity, and only O is allowed.
-    inner = np.zeros((3, model.n_tags))
-    inner[1, model.continuers] = inner[2, tags != model.outside] = -np.inf
-    is_fixed, is_outside = fixed > NO_WORD, graph.Equal(fixed, file.outside)
-    is_edge = (fixed < file.end.start) & (is_fixed | graph.shift_right(is_fixed, False))
-    kinds = graph.Where(is_gap | is_outside, 2, is_edge.to(np.int64))
 
-    def fix(slots: Value, penalties: Value) -> Value:
-        outer_penalties = graph.Where(graph.Unsqueeze(is_fixed[slots], [2]), 0.0, penalties)
-        depths = [outer_penalties + graph.value(outer)[graph.value(known)[fixed[slots]]]]
-        depths += [penalties + graph.value(inner)[kinds[slots]]] * (depth - 1)
-        penalties = graph.Concat(*(graph.Unsqueeze(part, [2]) for part in depths), axis=2)
-        # A path is also scored at depths where its tags are forbidden. An infinite penalty would then result in NaN.
-        return graph.Max(penalties, _FORBIDDEN)
+    def __init__(self, graph: Graph, tags: Value, is_gap: Value, model: TagLayout, file: TagLayout) -> None:
+        self._graph, self._file = graph, file
+        self.tags, self.is_gap, self.model = tags, is_gap, model
+        # Map the file's tags to the model's tags. Labels that the model does not have become O. The last element is for
+        # units outside list words, whose tags are not restricted.
+        known, all_tags = np.full(file.n_tags + 1, model.outside), np.arange(model.n_tags)
+        known[model.within(file)], known[NO_WORD] = all_tags, model.n_tags
+        rows = np.vstack([np.eye(model.n_tags, dtype=bool), np.ones_like(all_tags, dtype=bool)])
+        self.own_tags = graph.value(known)[tags]
+        self._own_penalties = graph.value(np.where(rows, 0.0, -np.inf))
+        self.is_fixed = tags > NO_WORD
+        is_blocked = graph.Equal(tags, file.outside)
+        self.is_entity = self.is_fixed & ~is_blocked
+        self.continues = tags > file.end.start - 1
+        self.is_first = self.is_entity & ~self.continues
+        is_single = (tags > file.single.start - 1) & (tags < file.single.stop)
+        self.is_last = ((tags > file.end.start - 1) & (tags < file.end.stop)) | is_single
+        self._is_excluded = (is_gap | is_blocked).to(np.int64)
+        self._excluded = graph.value(np.where([[True] * model.n_tags, all_tags == model.outside], 0.0, -np.inf))
 
-    return fix
+    def boundaries(self) -> tuple[Value, Value]:
+        """Return the first and the last unit of the list entity that contains each unit. *Shape:* (units,) each"""
+        first, last, _ = find_boundaries(self._graph, self.tags, self._file)
+        return first, last
+
+    def own_penalties(self, slots: Value) -> Value:
+        """Return penalties that allow only the tags of list words. *Shape:* (windows, longest, tags)"""
+        return self._own_penalties[self.own_tags[slots]]
+
+    def keep(self, slots: Value, penalties: Value) -> Value:
+        """Replace the penalties of units in list words. *Shape:* (windows, longest, tags)"""
+        graph = self._graph
+        return graph.Where(graph.Unsqueeze(self.is_fixed[slots], [2]), self.own_penalties(slots), penalties)
+
+    def exclude_blocked(self, slots: Value, penalties: Value) -> Value:
+        """Allow only O for units in blocked words. *Shape:* (windows, longest, tags)"""
+        return penalties + self._excluded[self._is_excluded[slots]]

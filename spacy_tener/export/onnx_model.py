@@ -40,7 +40,7 @@ from ..types import IntArray
 from .code_points import joined_letters, read_unit_types, read_units, sentence_ends, word_neighbours
 from .crf_graph import write_forward_backward, write_probabilities, write_viterbi
 from .layers import DISTIL_FIX, LayerWriter, prepare_encoder
-from .lists_graph import NO_WORD, fix_tags, write_listed
+from .lists_graph import NO_WORD, ListedTags, fix_nested_tags, fix_tags, write_listed
 from .window_batches import WindowBatch, Windows, compute_in_batches, cut_at_sentences, cut_evenly
 
 if TYPE_CHECKING:
@@ -114,23 +114,53 @@ def write_tagger(
         for possible in (labels.tags_by_unit_type, labels.tags_by_neighbours)
     )
 
+    def allow(slots: Value) -> Value:
+        """Return the penalties of tags that the rules about words and white space forbid."""
+        return type_penalties[units.unit_types[slots]] + neighbour_penalties[neighbours[slots]]
+
+    def score(batch: WindowBatch, penalties: Value) -> tuple[Value, Value]:
+        """Return the scores of the CRF's sequences, and their lengths. *Shape:* (longest, sequences, tags)
+
+        Each nesting depth of a text is a separate sequence of the CRF. The sequences at depth 0 come first.
+
+        penalties (Value): *Shape:* (windows, longest, depth or 1, tags)
+        """
+        scores = graph.Reshape(emissions[batch.indices].to(np.float64), [0, 0, depth, -1])
+        scores = graph.Transpose(scores + penalties, perm=[1, 2, 0, 3])
+        lengths = graph.Concat(*[batch.lengths] * depth, axis=0)
+        return graph.Reshape(scores, [0, -1, labels.layout.n_tags]), lengths
+
+    def find_best(scores: Value, lengths: Value) -> Value:
+        """Return the best tags. *Shape:* (windows, longest, depth)"""
+        tags = write_viterbi(graph, scores, lengths, transitions.start, transitions.end, transitions.table)
+        return graph.Transpose(graph.Reshape(tags, [0, depth, -1]), perm=[0, 2, 1])
+
+    whole_texts = Windows(*texts, *texts)
     words, all_labels = listed_words(nlp, pipe), file_labels(nlp, pipe)
     layout, fixed, fix = TagLayout(len(all_labels)), None, None
     if words.entries:
         fixed, is_gap = (part[units.starts] for part in write_listed(graph, codes, lengths, words, all_labels))
-        fix = fix_tags(graph, fixed, is_gap, labels.layout, layout, depth)
+        listed = ListedTags(graph, fixed, is_gap, labels.layout, layout)
+        fix = fix_tags(graph, listed)
+        if depth > 1:
+
+            def decode_without_list(batch: WindowBatch) -> Value:
+                penalties = listed.exclude_blocked(batch.indices, allow(batch.indices))
+                paths = find_best(*score(batch, graph.Unsqueeze(penalties, [2])))
+                return graph.Transpose(paths.to(np.float64), perm=[1, 0, 2])
+
+            best = compute_in_batches(graph, whole_texts, n_units, depth, decode_without_list, np.float64)
+            own_tags = graph.Unsqueeze(graph.Min(listed.own_tags, labels.layout.n_tags - 1), [1])
+            all_units = graph.Range(0, n_units, 1)
+            own = graph.Squeeze(graph.GatherElements(allow(all_units), own_tags, axis=1), [1])
+            fix = fix_nested_tags(graph, listed, own, best.to(np.int64), depth)
 
     def decode(batch: WindowBatch) -> Value:
         """Add the CRF for a batch of texts. Return the best tags, and the terms a and b of `crf_graph.py`."""
-        penalties = type_penalties[units.unit_types[batch.indices]] + neighbour_penalties[neighbours[batch.indices]]
+        penalties = allow(batch.indices)
         penalties = fix(batch.indices, penalties) if fix else graph.Unsqueeze(penalties, [2])
-        scores = graph.Reshape(emissions[batch.indices].to(np.float64), [0, 0, depth, -1])
-        # Each nesting depth of a text is a separate sequence of the CRF. The sequences at depth 0 come first.
-        scores = graph.Transpose(scores + penalties, perm=[1, 2, 0, 3])
-        scores = graph.Reshape(scores, [0, -1, labels.layout.n_tags])
-        lengths = graph.Concat(*[batch.lengths] * depth, axis=0)
-        tags = write_viterbi(graph, scores, lengths, transitions.start, transitions.end, transitions.table)
-        paths = graph.Transpose(graph.Reshape(tags, [0, depth, -1]), perm=[0, 2, 1])
+        scores, lengths = score(batch, penalties)
+        paths = find_best(scores, lengths)
         paths_by_depth = graph.Concat(*[paths] * depth, axis=1)
         columns = [graph.Transpose(paths.to(np.float64), perm=[1, 0, 2])]
         for values in write_forward_backward(graph, scores / pipe.temperature, paths_by_depth, lengths, scaled):
@@ -139,16 +169,20 @@ def write_tagger(
         return graph.Concat(*columns, axis=2)
 
     sizes = [depth, depth**2, depth**2]
-    columns = compute_in_batches(graph, Windows(*texts, *texts), n_units, sum(sizes), decode, np.float64)
+    columns = compute_in_batches(graph, whole_texts, n_units, sum(sizes), decode, np.float64)
     tags, a, b = graph.add("Split", columns, sizes, axis=1, outputs=3)
     tags = graph.Transpose(tags.to(np.int64))
     probabilities = write_probabilities(graph, tags, a, b, labels.layout, depth)
-    if fixed:  # entities in the list have probability 1 and are outermost
-        tags, is_fixed = graph.value(labels.layout.within(layout))[tags], fixed > NO_WORD
-        outer = graph.Where(is_fixed, fixed, tags[:1]), graph.Where(is_fixed, 1.0, probabilities[:1])
-        tags, probabilities = (
-            graph.Concat(part, inner[1:], axis=0) for part, inner in zip(outer, (tags, probabilities), strict=True)
-        )
+    if fixed:
+        # Entities in the list have the probability 1. At depth 0 of a nested model, there may be an entity around them.
+        # Therefore, they get a tag sequence of their own.
+        tags, is_fixed = graph.value(labels.layout.within(layout))[tags], graph.Unsqueeze(fixed > NO_WORD, [0])
+        fixed = graph.Unsqueeze(fixed, [0])
+        if depth == 1:
+            tags, probabilities = graph.Where(is_fixed, fixed, tags), graph.Where(is_fixed, 1.0, probabilities)
+        else:
+            tags = graph.Concat(tags, graph.Where(is_fixed, fixed, layout.outside), axis=0)
+            probabilities = graph.Concat(probabilities, is_fixed.to(np.float64), axis=0)
     tags, probabilities = (graph.Gather(part, units.unit_of_character, axis=1) for part in (tags, probabilities))
     return graph.Where(units.is_first, tags, graph.value(_inner_tags(layout))[tags]), probabilities
 
@@ -177,7 +211,8 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
         # Labels that occur in the entity list only have no threshold, since their entities have the probability 1.
         "thresholds": dict(zip(pipe.labels, pipe.settings.thresholds(pipe.labels), strict=True)),
         "probabilities": isinstance(pipe, TenerNER),
-        "depth": pipe.depth if isinstance(pipe, TenerNER) else 1,
+        # The number of tag sequences. If entities can be nested, entities of the list have one of their own.
+        "depth": pipe.depth + (pipe.depth > 1 and bool(entries)) if isinstance(pipe, TenerNER) else 1,
         "pipeline": {**pipeline, "name": Path(pipeline["name"]).name},
         "spacy_tener": __version__,
         "digest": f"sha256:{sha256(content).hexdigest()}",
