@@ -228,7 +228,7 @@ def fix_nested_tags(graph: Graph, listed: ListedTags, own_penalties: Value, best
     starts, ends = listed.boundaries()
     is_single = graph.Equal(starts, ends)
     # The number of tags up to each unit that the model cannot predict.
-    is_invalid = listed.is_entity & ((own_penalties < 0) | listed.is_gap)
+    is_invalid = listed.is_entity & ((own_penalties < 0.0) | listed.is_gap)
     n_invalid = graph.CumSum(is_invalid.to(np.int64), 0)
     is_invalid = n_invalid[ends] - n_invalid[starts] + is_invalid[starts].to(np.int64) > 0
     is_cut_after = graph.Concat(listed.continues[1:], np.array([False]), axis=0)[: graph.size(listed.tags)]

@@ -395,6 +395,35 @@ def test_nested_entities_of_graph_equal_pipeline(folder: Path) -> None:
     assert n_inner > 50
 
 
+def test_nested_entities_around_listed_words_equal_pipeline(folder: Path) -> None:
+    trained = make_pipeline(*make_systems(folder)["nested"])
+    lists: Any = trained.add_pipe("entity_lists", before="tener_ner")
+    texts = [UNSEEN, "他在北京大学读书", *FIXED_TEXTS, *generate_texts(40, seed=4)]
+    n_around = 0
+    for words, blocked in [
+        ({"北京": "GPE", "大学": "ORG", "中国": "PER"}, []),
+        ({"北京": "PRODUCT", "京大": "PRODUCT", "银行": "ORG"}, ["中国"]),
+        ({"大学": "GPE", "上海": "PER", "国银": "ORG"}, ["北京"]),
+    ]:
+        lists.clear()
+        lists.add(words)
+        lists.block(blocked)
+        graph = export_model(trained).SerializeToString()
+        compared = compare(trained, "tener_ner", graph, texts)
+        assert (compared.different_texts, compared.max_difference < 1e-5) == ([], True)
+        reader = tener_reader.load(graph)
+        assert reader.about["depth"] == 4
+        for text, entities in zip(texts, reader.batch(texts), strict=True):
+            listed = [entity for entity in entities if entity["text"] in words and entity["probability"] == 1.0]
+            n_around += sum(
+                other["start"] <= entity["start"] and entity["end"] <= other["end"] and other["text"] != entity["text"]
+                for entity in listed
+                for other in entities
+            )
+            assert all(text[entity["start"] : entity["end"]] == entity["text"] for entity in entities)
+    assert n_around > 20
+
+
 def test_tok2vec_listener_raises_error(architectures: dict[str, Any]) -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("tok2vec", config={"model": architectures["TENER"]["embed"]})
