@@ -46,13 +46,25 @@ class BatchPipe(Pipe):
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128) -> Iterator[Doc]:
         """Process a stream of Docs in batches."""
-        on_error = self.get_error_handler()
         for docs in minibatch(stream, size=batch_size):
             try:
                 self.set_annotations(docs)
+            except Exception:
+                yield from self._pipe_one_by_one(docs)
+            else:
                 yield from docs
+
+    def _pipe_one_by_one(self, docs: Iterable[Doc]) -> Iterator[Doc]:
+        """Process the Docs of a batch that failed. Only the Docs that cause an error are passed to the error
+        handler."""
+        on_error = self.get_error_handler()
+        for doc in docs:
+            try:
+                self.set_annotations([doc])
             except Exception as error:
-                on_error(self.name, self, docs, error)
+                on_error(self.name, self, [doc], error)
+            else:
+                yield doc
 
     def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Self:
         """Load data that `to_bytes` serialized. Error messages contain the component's name."""

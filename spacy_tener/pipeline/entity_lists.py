@@ -275,7 +275,9 @@ class EntityLists(WordListEditor, BatchPipe):
             if entities:
                 add_listed_entities(doc, entities)
         if blocked_within:
-            doc.spans[NO_ENTITIES] = [*doc.spans.get(NO_ENTITIES, ()), *blocked_within]
+            # Spans of an earlier call are written once.
+            known = {(span.start, span.end): span for span in (*doc.spans.get(NO_ENTITIES, ()), *blocked_within)}
+            doc.spans[NO_ENTITIES] = list(known.values())
 
     def _warn_of_overlaps(self, doc: Doc, spans: Sequence[ListMatch], occupied: set[int]) -> None:
         """Issue a warning if a match overlaps with an existing entity and is therefore ignored.

@@ -18,6 +18,7 @@ from spacy_tener.explain import explain
 from spacy_tener.pipeline.entity_lists import EntityLists
 from spacy_tener.pipeline.finding import TextWithWords, entity_labels, known_labels, make_doc
 from spacy_tener.pipeline.learning.callbacks import extension
+from spacy_tener.pipeline.masks import NO_ENTITIES
 from spacy_tener.review.active_learning import Suggestion, make_tasks
 
 COMPANY, PRODUCT = "云海一号", "PRODUCT"
@@ -376,3 +377,22 @@ def test_unknown_list_error_names_existing_lists() -> None:
     lists.add(["昨天"], "DATE", name="days")
     with pytest.raises(ValueError, match=r"Unknown list of words 'day'\. Use one of: days\."):
         lists.remove(["昨天"], name="day")
+
+
+def test_only_invalid_docs_of_a_batch_are_passed_to_the_error_handler(blank: Language, lists: Any) -> None:
+    lists.add(["云海一号"], PRODUCT)
+    docs = [blank.make_doc("云海一号很好") for _ in range(10)]
+    docs[3]._.tener_words = 5
+    failed: list[Any] = []
+    blank.get_pipe("entity_lists").set_error_handler(lambda name, pipe, docs, error: failed.append(docs))
+    processed = list(blank.pipe(docs))
+    assert [[doc.text for doc in docs] for docs in failed] == [["云海一号很好"]]
+    assert processed == docs[:3] + docs[4:]
+    assert all(entities(doc) == [("云海一号", PRODUCT)] for doc in processed)
+
+
+def test_excluded_spans_are_written_once(blank: Language, lists: Any) -> None:
+    lists.add(["北京大学"], "ORG")
+    lists.block(["北京"])
+    doc = blank(blank("他在北京大学"))
+    assert [(span.start, span.end) for span in doc.spans[NO_ENTITIES]] == [(2, 4)]
