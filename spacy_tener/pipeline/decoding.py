@@ -241,7 +241,8 @@ class Decoding:
             start, end = self._units_of(entity)
             own = np.full(end - start, layout.outside)
             if entity.label in self.labels:
-                own = layout.encode(*np.array([[0], [end - start], [self.labels.index(entity.label)]]), end - start)
+                first, last, label = np.array([[0], [end - start], [self.labels.index(entity.label)]])
+                own = layout.encode(first, last, label, end - start)
             if entity.offsets in outermost:
                 agreeing[0][start:end] = own[:, None] == np.arange(layout.n_tags)
             for target, mask in zip(targets[1:], agreeing[1:], strict=True):
@@ -256,15 +257,18 @@ class Decoding:
         entity then comes first.
         """
         existing = {entity.offsets for entity in self.existing}
-        outer = {(start, end): label for start, end, label in map(offsets_of, levels[0].ents)}
+        outer = {(ent.start, ent.end): ent.label_ for ent in levels[0].ents}
         levels = [level.copy() for level in levels]
         for level in levels[1:]:
-            for start, end, label in existing.intersection(map(offsets_of, level.ents)):
-                if (start, end) in outer:
-                    levels[0].set_ents([levels[0].char_span(start, end, label)], default="unmodified")
-                    level.set_ents([level.char_span(start, end, outer[start, end])], default="unmodified")
+            for ent in level.ents:
+                if offsets_of(ent) not in existing:
+                    continue
+                other = outer.get((ent.start, ent.end))
+                if other is None:
+                    level.set_ents([], outside=[ent], default="unmodified")
                 else:
-                    level.set_ents([], outside=[level.char_span(start, end)], default="unmodified")
+                    levels[0].set_ents([Span(levels[0], ent.start, ent.end, ent.label)], default="unmodified")
+                    level.set_ents([Span(level, ent.start, ent.end, other)], default="unmodified")
         return levels
 
     def _without_existing(self, levels: Sequence[Doc], annotated: Collection[EntityOffsets]) -> tuple[Doc, bool]:
