@@ -43,7 +43,7 @@ class Annotator:
     ) -> None:
         """Create an annotator. The pipeline is loaded at the first call.
 
-        model (Union[str, Path]): Package name or directory of the pipeline.
+        model (Union[str, Path]): The pipeline: a package name or a directory.
         settings (Optional[AnnotateSettings]): Column names, and whether to add probabilities. None for the defaults.
         gpu_id (int): GPU ID, or -1 for the CPU.
         code (Optional[Union[str, Path]]): Python file with registered functions. The file is imported before the
@@ -92,7 +92,7 @@ class Annotator:
     def __call__(self, rows: pa.Table | pa.RecordBatch) -> pa.Table: ...
 
     def __call__(self, rows: Any) -> Any:
-        """Annotate a batch of records.
+        """Annotate records.
 
         Pass many records in one call. The annotator sorts the texts by length, so that less padding is needed.
         """

@@ -12,11 +12,11 @@ from ..pipeline.entities import FoundEntity
 
 # Default name of the text column.
 TEXT_COLUMN = "text"
-# Name of the column with the ID of a text. Files for annotation tools and the output of `silver` include this column.
+# Name of the column with the text IDs. Files for annotation tools and the output of `silver` include this column.
 ID_COLUMN = "id"
 
-# A dict with a text and other columns. A record is read from a line of a file, from a row of a table, or from a Doc and
-# its `user_data`.
+# A dict with a text and other columns. A record is read from a line in a file, a row in a table, or a Doc with its
+# `user_data`.
 Record = dict[str, Any]
 
 
@@ -26,8 +26,8 @@ class AnnotateSettings:
 
     text (str): Name of the column with the text.
     probability (bool): Add a probability to each entity. This requires a `tener_ner` or `spancat` component.
-    prefix (str): Prefix for the names of the output columns `entities` and `error`. Set a prefix if the records already
-        have columns with these names.
+    prefix (str): Prefix for the output column names `entities` and `error`. Set a prefix if the records already have
+        columns with these names.
     """
 
     text: str = TEXT_COLUMN
@@ -46,14 +46,14 @@ class AnnotateSettings:
 
     @property
     def added(self) -> list[str]:
-        """Names of the output columns that the annotator adds to the records."""
+        """Names of the columns that the annotator adds to the records."""
         return [self.entities, self.error]
 
     def check_columns(self, names: Sequence[str], *others: str) -> None:
-        """Raise an error if an output column has the name of an input column, or if column names are not unique.
+        """Raise an error if an output column has the same name as an input column, or if column names are not unique.
 
-        names (Sequence[str]): Names of the input columns.
-        others (str): Names of other columns in the output, in addition to `entities` and `error`.
+        names (Sequence[str]): Input column names.
+        others (str): Other output column names, in addition to `entities` and `error`.
         """
         duplicates = [name for name, count in Counter(names).items() if count > 1]
         if duplicates:
@@ -73,7 +73,7 @@ class Answer(NamedTuple):
     error: str | None = None
 
     def columns(self, settings: AnnotateSettings) -> dict[str, Any]:
-        """Return a dict with the values of the output columns."""
+        """Return a dict from output column names to values."""
         entities = []
         for entity in self.entities:
             text = self.text[entity.start : entity.end]

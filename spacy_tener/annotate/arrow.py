@@ -3,8 +3,8 @@
 `output` uses this module to write Parquet files, and the `Annotator` uses it to annotate tables.
 
 Tables keep their column types. For records from other formats, such as JSONL, the column types are inferred from the
-first records. If a later value does not have the type of its column, the value is replaced by null and saved as JSON in
-the additional column `rest`.
+first records. If a later value does not have its column's type, the value is replaced by null and saved as JSON in the
+additional column `rest`.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 from .answers import AnnotateSettings, Answer, Record
 from .encoding import dump_json, encodable
 
-# Name of the output column for values that do not have the type of their column.
+# Name of the output column for values that do not have their column's type.
 REST = "rest"
-# Field metadata that marks a column of JSON strings, which is used for dicts and for values of different types.
+# Field metadata that marks a column with JSON strings. Dicts and values of different types are stored in such a column.
 _JSON = {"format": "json"}
 
 
@@ -53,7 +53,7 @@ def values_of(column: pa.ChunkedArray) -> list[Any]:
     """Return a column's values as Python objects.
 
     Timestamps and times with nanosecond precision become strings, and durations in nanoseconds become integers, because
-    the types of `datetime` have no nanoseconds. Bytes that are not valid UTF-8 become lone surrogates.
+    `datetime` types have no nanoseconds. Bytes that are not valid UTF-8 become lone surrogates.
     """
     plain = _without_nanoseconds(column.type)
     if plain != column.type:
@@ -150,7 +150,7 @@ def _field(name: str, values: Sequence[Any]) -> pa.Field:
 def _array(field: pa.Field, values: list[Any], rest: list[Record]) -> pa.Array:
     """Convert a column's values to an Arrow array.
 
-    Values that do not have the type of the column are replaced by null.
+    Values that do not have the column's type are replaced by null.
 
     rest (list[Record]): One dict per record, to which the replaced values are added.
     """

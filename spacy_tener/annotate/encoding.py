@@ -36,20 +36,20 @@ def dump_jsonl(records: Iterable[Any]) -> str:
 
 
 def encodable(value: Any) -> Any:
-    """Escape lone surrogates in all strings of a value, so that the value can be encoded as UTF-8."""
+    """Escape lone surrogates in all strings in a value, so that the value can be encoded as UTF-8."""
     return _converted(value, _encodable)
 
 
 def packable(value: Any) -> Any:
     """Convert a value so that msgpack can serialize it.
 
-    Values of unsupported types, such as dates, are converted to strings. So are integers of more than 64 bits.
+    Values of unsupported types, such as dates, are converted to strings. So are integers with more than 64 bits.
     """
     return _converted(value, _packable)
 
 
 def _converted(value: Any, convert: Callable[[Any], Any]) -> Any:
-    """Apply `convert` to each value in a nested structure of lists, dicts and NumPy arrays.
+    """Apply `convert` to each value in nested lists, dicts and NumPy arrays.
 
     Dict keys are converted to strings, unless they are numbers or None, which `json.dumps` supports as keys.
     """
@@ -68,7 +68,7 @@ def _encodable(value: Any) -> Any:
 
 
 def _packable(value: Any) -> Any:
-    # The integer types of msgpack range from -2^63 to 2^64 - 1.
+    # msgpack's integer types range from -2^63 to 2^64 - 1.
     is_long = isinstance(value, int) and not -(1 << 63) <= value < 1 << 64
     is_packable = isinstance(value, (str, bytes, int, float, type(None))) and not is_long
     return _encodable(value if is_packable else str(value))

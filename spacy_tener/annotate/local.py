@@ -38,15 +38,15 @@ _THREADS_ON_GPU = 2  # one thread uses the GPU while the other thread writes a f
 _LINE_INTERVAL = 60.0  # seconds between two progress messages if there is no terminal
 _BAR = "{percentage:3.0f}% {bar} {elapsed}<{remaining}{postfix}"
 
-# Type of a callback that is called after each part of the output. The arguments are the part, the number of its texts
-# and entities, and whether the part was already written in an earlier run of the job.
+# Type of a callback that is called after each output part. The arguments are the part, its text and entity counts, and
+# whether the part was already written in an earlier run.
 OnPart = Callable[[Part, PartStats, bool], object]
 
 
 def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
     """Run an annotation job. Return the total number of texts, entities and errors.
 
-    The input is divided into parts. Parts that were written in an earlier run of the job are skipped.
+    The input is divided into parts. Parts that were written in an earlier run are skipped.
 
     on_part (OnPart): Callback that is called for each written or skipped part.
     """
@@ -66,7 +66,7 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
 
 
 def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
-    """Yield the parts of the input that are not annotated yet. Call `count` for parts from an earlier run."""
+    """Yield the input parts that are not annotated yet. Parts from an earlier run are only passed to `count`."""
     for part in parts:
         stats = manifest.parts.get(part_name(job, part.number))
         if stats:
@@ -76,9 +76,9 @@ def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, co
 
 
 def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) -> Iterator[tuple[Part, PartStats]]:
-    """Annotate and write the parts of the input, with the number of worker processes or threads that the job requests.
+    """Annotate and write the input parts, with as many worker processes or threads as the job requests.
 
-    YIELDS (tuple[Part, PartStats]): Each written part, with the number of its texts, entities and errors.
+    YIELDS (tuple[Part, PartStats]): Each written part, with its text, entity and error counts.
     """
     if job.processes == 1 and job.annotator.gpu_id < 0:
         for part in parts:
@@ -97,9 +97,9 @@ def _write(job: AnnotationJob, schema: pa.Schema | None, parts: Iterable[Part]) 
 
 
 def _completed(running: dict[Future[PartStats], Part]) -> Iterator[tuple[Part, PartStats]]:
-    """Wait until a worker has written a part of the input. Remove all written parts from `running`.
+    """Wait until a worker has written an input part. Remove all written parts from `running`.
 
-    YIELDS (tuple[Part, PartStats]): Each written part, with the number of its texts, entities and errors.
+    YIELDS (tuple[Part, PartStats]): Each written part, with its text, entity and error counts.
     """
     ended, _ = wait(running, return_when=FIRST_COMPLETED)
     for future in sorted(ended, key=lambda future: running[future].number):
@@ -118,7 +118,7 @@ def _threads(job: AnnotationJob) -> Iterator[Executor]:
 
 @contextmanager
 def _processes(job: AnnotationJob) -> Iterator[Executor]:
-    """Start the worker processes. Each worker loads its own copy of the pipeline.
+    """Start the worker processes. Each worker loads the pipeline itself.
 
     The workers exit when the main process ends, even if the main process is killed. To detect this, a thread in each
     worker reads from a pipe, which the operating system closes when the main process ends.

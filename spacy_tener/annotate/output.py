@@ -3,7 +3,7 @@
 The input is divided into parts, and each part is written to its own file in the output directory:
 
     OUTPUT/part-00000.parquet    annotated records
-    OUTPUT/_manifest.json        inputs and settings of the job, and the number of texts and entities in each part
+    OUTPUT/_manifest.json        the job's inputs and settings, and the number of texts and entities in each part
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class AnnotationJob:
     sources (Sequence[Source]): The files to annotate.
     output (Path): The output directory.
     options (ReadOptions): Options for reading the files.
-    format (str): Format of the output files: "parquet" or "jsonl".
+    format (str): Output format: "parquet" or "jsonl".
     processes (int): Number of worker processes. With 1, no process is started.
     """
 
@@ -65,7 +65,7 @@ class AnnotationJob:
     def dependencies(self) -> dict[str, Any]:
         """All inputs and settings that determine the output.
 
-        They are saved in the manifest. A job can only be resumed if none of them has changed.
+        They are saved in the manifest. A job can only be resumed if they have not changed.
         """
         model = self.annotator.model
         weights = digest(get_package_path(model) if is_package(model) else Path(model))
@@ -98,7 +98,7 @@ class PartStats:
 
 @contextmanager
 def open_output(job: AnnotationJob) -> Iterator[Manifest]:
-    """Open the output directory of a job, and yield the job's manifest.
+    """Open a job's output directory, and yield its manifest.
 
     If the directory contains output from an earlier run, the job is resumed. While the directory is open, it is locked
     for other processes. Temporary files that a killed process left are deleted.
@@ -116,7 +116,7 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
 
 
 def part_name(job: AnnotationJob, number: int) -> str:
-    """Return the name of the output file for a part of the input.
+    """Return the output file name for an input part.
 
     number (int): Index of the part.
     """
@@ -124,9 +124,10 @@ def part_name(job: AnnotationJob, number: int) -> str:
 
 
 def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
-    """Check the input of a job, and read its first part.
+    """Check a job's input, and read its first part.
 
-    Raise an error if the input is empty or has no text column, or if an input column has the name of an output column.
+    Raise an error if the input is empty or has no text column, or if an input column has the same name as an output
+    column.
 
     RETURNS (tuple[pa.Schema | None, Iterator[Part]]): The Arrow schema for records that are not read from tables, and
         an iterator over all parts. The schema is inferred from the first part. It is None if the output format is
@@ -162,7 +163,7 @@ def _schema_of(job: AnnotationJob, part: Part) -> pa.Schema | None:
 
 
 def write_part(job: AnnotationJob, part: Part, schema: pa.Schema | None) -> PartStats:
-    """Annotate one part of the input, and write the part to its output file.
+    """Annotate an input part, and write it to its output file.
 
     schema (pa.Schema | None): The Arrow schema that `read_job` returns.
     RETURNS (PartStats): The number of texts, entities and errors in the part.

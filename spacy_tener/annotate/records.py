@@ -47,10 +47,10 @@ from .answers import TEXT_COLUMN, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Size limit of a part, in characters for records and in bytes for tables. The record that reaches the limit is the last
-# record of the part.
+# Size limit for a part, in characters for records and in bytes for tables. The record that reaches the limit is the
+# part's last record.
 PART_CHARACTERS = 1_000_000
-# Parquet files are read as small tables with at most this number of rows and bytes, to limit the memory.
+# Parquet files are read as small tables with at most this many rows and bytes, to limit the memory.
 _MAX_TABLE_ROWS, _MAX_TABLE_BYTES = 256, 1 << 18
 
 
@@ -120,10 +120,10 @@ class ReadOptions:
 
 
 class _Chunk(NamedTuple):
-    """One record, or a small table of records from a Parquet file.
+    """One record, or a small table from a Parquet file.
 
     content (Union[Record, pa.Table]): The record or the table.
-    size (int): Size of the record in characters, or of the table in bytes.
+    size (int): Size in characters for a record, or in bytes for a table.
     location (str): File and line number for error messages.
     """
 
@@ -142,7 +142,7 @@ class Part:
     rows (list[Record]): The records, if they are not read from Parquet files.
     tables (list[pa.Table]): Tables from Parquet files. All tables have the same schema.
     position (int): Number of input bytes up to the end of this part, for the progress bar.
-    size (int): Total size of the records in characters, or of the tables in bytes.
+    size (int): Total size in characters for records, or in bytes for tables.
     """
 
     number: int
@@ -156,13 +156,13 @@ class Part:
 
     @property
     def columns(self) -> list[str]:
-        """The names of all columns. Damaged records are only considered if there are no other records."""
+        """All column names. Damaged records are only considered if there are no other records."""
         row_columns = (str(name) for row in self.readable or self.rows for name in row)
         return list(dict.fromkeys([*row_columns, *(name for table in self.tables for name in table.column_names)]))
 
     @property
     def readable(self) -> list[Record]:
-        """The records that could be read completely. Tables are not included."""
+        """The records that could be read completely. Empty if the part contains tables."""
         return [row for row in self.rows if not any(isinstance(value, DamagedText) for value in row.values())]
 
     def take(self, content: Record | pa.Table, size: int, limit: int) -> pa.Table | None:
@@ -170,7 +170,7 @@ class Part:
 
         size (int): Size of the record in characters.
         limit (int): Maximum number of records in the part.
-        RETURNS (pa.Table | None): The rows of the table that were not added.
+        RETURNS (pa.Table | None): The table rows that were not added.
         """
         if isinstance(content, dict):
             self.rows.append(content)
@@ -196,7 +196,7 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
     """Yield all records in parts.
 
     The division is the same in each call, so that a stopped job can be resumed. If a text cannot be read completely, it
-    is a `DamagedText`, which is a string with a description of the problem.
+    is a `DamagedText`, which is a string that describes the problem.
 
     text (str): Name of the text column. For file formats without columns, the column with the text gets this name.
     """
@@ -216,7 +216,7 @@ def read_parts(sources: Sequence[Source], options: ReadOptions, text: str) -> It
 def stream_records(addresses: Sequence[str]) -> Generator[Record]:
     """Yield all records with a non-empty text. Raise an error if a record cannot be read completely.
 
-    addresses (Sequence[str]): Paths of the files, or `-` for standard input.
+    addresses (Sequence[str]): File paths, or `-` for standard input.
     """
     for address in addresses:
         try:
@@ -231,7 +231,7 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
 
 
 def _valid_records(chunk: _Chunk) -> Iterator[Record]:
-    """Yield the records of a chunk one by one. Records with an empty text are skipped.
+    """Yield the records in a chunk one by one. Records with an empty text are skipped.
 
     Raise an error if a text could not be read completely.
     """
@@ -310,7 +310,7 @@ def _read_jsonl(address: str, stream: IO[bytes], text: str, encoding: str) -> It
 
 
 def _with_location(text: str, location: str) -> str:
-    """If a text is a `DamagedText`, add the file and line number to its description of the problem.
+    """If a text is a `DamagedText`, add the file and line number to its problem description.
 
     Other texts are returned unchanged.
     """
@@ -429,7 +429,7 @@ def _position(file: IO[bytes]) -> int:
 
 
 def _is_damage(error: Exception) -> bool:
-    """Return whether an error is caused by the content of a file.
+    """Return whether an error is caused by the file content.
 
     Errors in accessing the file have an `errno`. For damaged data, decompression libraries raise an OSError without
     `errno`, or another exception.

@@ -25,10 +25,10 @@ BATCH_CHARACTERS = 4_096
 
 
 def sequence_score(log_probability: float, characters: int) -> float:
-    """Return the prediction score of a text for annotation tools: `p ** (1 / sqrt(characters))`.
+    """Return a text's prediction score for annotation tools: `p ** (1 / sqrt(characters))`.
 
-    `p` is the probability of the best label sequence, which decreases with the length of the text. The exponent
-    compensates for this, so that texts sorted by score are not simply sorted by length.
+    `p` is the probability of the best label sequence, which decreases with the text length. The exponent compensates
+    for this, so that texts sorted by score are not simply sorted by length.
 
     log_probability (float): The logarithm of `p`.
     characters (int): Number of characters in the text.
@@ -67,7 +67,7 @@ def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
 def entity_task(nlp: Language, *, probability: bool = True) -> TextFunction:
     """Return a function that predicts the entities in each text.
 
-    probability (bool): Compute a probability for each entity, whatever the `spans_key` of the components is.
+    probability (bool): Compute a probability for each entity, whatever the components' `spans_key` is.
     """
     return partial(_entities, nlp, probability)
 

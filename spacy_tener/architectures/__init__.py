@@ -1,4 +1,4 @@
 """Model architectures for named entity recognition.
 
-Each subpackage implements the encoders of one or more papers. The module `tagger` adds a CRF to an encoder.
+Each subpackage implements the encoders from one or more papers. The module `tagger` adds a CRF to an encoder.
 """

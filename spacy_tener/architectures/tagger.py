@@ -1,6 +1,6 @@
 """The model of the `tener_ner` component, which is a token-to-vector model with a CRF output layer.
 
-`build_crf_tagger` is registered as `spacy_tener.CRFTagger.v1`. The component uses the other functions of this module to
+`build_crf_tagger` is registered as `spacy_tener.CRFTagger.v1`. The component uses the other functions in this module to
 access the CRF and to add labels.
 """
 
@@ -42,13 +42,14 @@ def build_crf_tagger(
     """Construct a tagger, which consists of a token-to-vector model and a CRF output layer for BIOES tags.
 
     Registered as `spacy_tener.CRFTagger.v1`. The model returns the emission scores. The `tener_ner` component uses
-    these scores, and the transition scores of the CRF, to compute the loss and to decode the best tag sequence.
+    these scores, and the CRF's transition scores, to compute the loss and to decode the best tag sequence.
 
-    tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): Token-to-vector model. You can use a model of this package or
-        of spaCy, or a listener to a shared `tok2vec` or `transformer` component. Defaults to `spacy_tener.TENER.v1`.
+    tok2vec (Optional[Model[List[Doc], List[Floats2d]]]): Token-to-vector model. You can use a model from this package
+        or from spaCy, or a listener to a shared `tok2vec` or `transformer` component. Defaults to
+        `spacy_tener.TENER.v1`.
     nO (Optional[int]): Number of output tags, which is `depth * (4 * labels + 1)`. None to set the number from the
         labels during initialization.
-    dropout (float): Dropout rate of the token vectors.
+    dropout (float): Dropout rate for the token vectors.
     depth (int): Maximum depth of nested entities. The model predicts a separate tag sequence for each depth. 1 if
         entities are not nested.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns emission scores. *Shape:* (tokens, nO)
@@ -70,7 +71,7 @@ def build_crf_tagger(
 
 
 def _build_head(*, nI: int, nO: int, dropout: float, depth: int) -> CRFHead:
-    """Create the torch module of the output layer."""
+    """Create the torch module for the output layer."""
     from ..crf.crf_torch import CRFHead
 
     return CRFHead(width=nI, n_labels=_count_labels(nO, depth), dropout=dropout, depth=depth)
@@ -99,7 +100,7 @@ def depth_of(model: Model[Any, Any]) -> int:
 def split_depths(rows: Rows, depth: int) -> Rows:
     """Rearrange a tagger's emission scores for nested entities, so that each depth is a separate sequence.
 
-    All scores of the first depth come first, followed by all scores of the second depth, and so on. A unit is a token
+    All scores for the first depth come first, followed by all scores for the second depth, and so on. A unit is a token
     or a character.
 
     rows (Rows): Emission scores. *Shape:* (units, depth * tags)
@@ -112,7 +113,7 @@ def split_depths(rows: Rows, depth: int) -> Rows:
 
 
 def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
-    """Add output tags for new labels to a tagger. The weights of existing labels are not changed.
+    """Add output tags for new labels to a tagger. Existing labels keep their weights.
 
     model (TaggerModel): The tagger, which is modified in place.
     nO (int): The new number of output tags.

@@ -1,7 +1,7 @@
-"""The command group `python -m spacy tener`. Each module of this package defines one command.
+"""The command group `python -m spacy tener`. Each module in this package defines one command.
 
 spaCy imports this module whenever one of its commands starts, through the entry point `spacy_cli`. To keep the startup
-fast, the module of a command is only imported when this command is called.
+fast, a command's module is only imported when this command is called.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typer.main import get_command
 
 from .. import renamed
 
-# Command names, in the order in which `--help` lists them. The module of a command has the same name, with `_` instead
-# of `-`.
+# Command names, in the order in which `--help` lists them. A command's module has the same name, with `_` instead of
+# `-`.
 COMMANDS = (
     "convert",
     "debug-data",
@@ -38,10 +38,10 @@ COMMANDS = (
 
 
 class LazyGroup(TyperGroup):
-    """Group of typer commands that imports the module of a command only when the command is called."""
+    """Group of typer commands that imports a command's module only when the command is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the names of all commands without importing their modules."""
+        """Return all command names without importing their modules."""
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:

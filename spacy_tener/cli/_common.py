@@ -1,4 +1,4 @@
-"""Functions shared by all commands: error handling, messages, loading and saving pipelines, and checks of arguments."""
+"""Functions shared by all commands: error handling, messages, loading and saving pipelines, and checking arguments."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Messages(Printer):
     def text(  # type: ignore[override]
         self, title: Any = "", text: Any = "", *, spaced: bool = False, exits: int | None = None, **options: Any
     ) -> None:
-        """Print a title and a text, with the arguments of wasabi's `Printer.text`."""
+        """Print a title and a text. The arguments are the same as in wasabi's `Printer.text`."""
         if options.pop("show", True):
             heading = super().text(title, no_print=True, **options)
             printed = "\n".join([heading, *(util.wrap(line, indent=0) for line in str(text).splitlines())])
@@ -64,9 +64,9 @@ class Messages(Printer):
             sys.exit(exits)
 
     def warn_list(self, title: str, items: Sequence[object], *, most: int = _SHOWN) -> None:
-        """Print a warning with the number of items and a list of the first items. Do nothing if there are no items.
+        """Print a warning with the number of items, and list the first items. Do nothing if there are no items.
 
-        title (str): Title of the warning.
+        title (str): Warning title.
         items (Sequence[object]): Items to list.
         most (int): Maximum number of items to list.
         """
@@ -88,11 +88,11 @@ def command(
     If the function raises a RemedyError, the command prints the error without a traceback and ends with exit status 1
     or 2.
 
-    name (str): Name of the command.
+    name (str): Command name.
     stopped (str): Message to print if the user stops the command with Ctrl-C.
-    prints_result (bool): Whether the function returns a tuple of the text for standard output and the exit status. In
+    prints_result (bool): Whether the function returns a tuple: the text for standard output, and the exit status. In
         this case, all messages are printed to standard error, so that the output can be piped.
-    group (typer.Typer): Group of commands to add the command to.
+    group (typer.Typer): Group to add the command to.
     **settings (Any): Additional arguments for typer's `command`.
     """
 
@@ -164,7 +164,7 @@ def _check_strings(path: Path) -> None:
 
 
 def is_spacy_error(error: Exception) -> bool:
-    """Return whether spaCy raised an error. The messages of spaCy's errors begin with a code, such as [E050]."""
+    """Return whether spaCy raised an error. spaCy's error messages begin with a code, such as [E050]."""
     return str(error).startswith("[E")
 
 
@@ -229,7 +229,7 @@ def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterato
     The first record is read immediately, so that the error is raised before any other work is done.
 
     records (Iterator[Record]): Texts with their metadata.
-    inputs (Sequence[str]): Paths of the inputs, for the error message.
+    inputs (Sequence[str]): Input paths, for the error message.
     RETURNS (Iterator[Record]): All records, including the first.
     """
     first = next(records, None)
@@ -246,7 +246,7 @@ def names(text: str) -> list[str]:
 def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
     """Raise a CommandLineError if the command line contains options that have no effect.
 
-    ctx (typer.Context): Context of the command.
+    ctx (typer.Context): Command context.
     arguments (Sequence[str]): Options without effect, as argument names of the command's function.
     why (str): Reason why the options have no effect.
     remedy (str): How to fix the command line.
@@ -259,9 +259,9 @@ def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remed
 def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:
     """Check which options the user specified on the command line.
 
-    ctx (typer.Context): Context of the command.
+    ctx (typer.Context): Command context.
     arguments (Collection[str]): Options to check, as argument names of the command's function.
-    RETURNS (list[str]): Names of the specified options, such as `--limit`.
+    RETURNS (list[str]): The specified options, such as `--limit`.
     """
     return [
         parameter.opts[0]

@@ -47,9 +47,9 @@ def annotate_cli(
 ) -> None:
     """Annotate large collections of texts with a trained pipeline.
 
-    Uses all CPU cores. The memory usage doesn't depend on the number of texts. Each text becomes one row of the output,
-    in the order of the input. The row contains the columns of the input, and the new columns `entities` and `error`. If
-    a text cannot be processed, the column `error` contains the reason.
+    Uses all CPU cores. The memory usage doesn't depend on the number of texts. Each text becomes one output row, in
+    input order. The row contains the input columns, and the new columns `entities` and `error`. If a text cannot be
+    processed, the column `error` contains the reason.
 
     Inputs may be compressed (.gz, .bz2, .xz, .zst). If the command is interrupted, run it again to resume. The final
     output contains each text exactly once. Parquet and .zst require the extra `annotate`.

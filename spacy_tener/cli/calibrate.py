@@ -45,9 +45,9 @@ def calibrate_cli(
 ) -> None:
     """Calibrate the probabilities of a pipeline on annotated texts.
 
-    After calibration, about 80 % of the entities with the probability 0.8 are correct. The command fits the temperature
-    of the CRF, which doesn't change the most probable label sequence of a text. It prints the expected calibration
-    error (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
+    After calibration, about 80 % of the entities with the probability 0.8 are correct. The command fits the CRF's
+    temperature, which doesn't change a text's most probable label sequence. It prints the expected calibration error
+    (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
     probability thresholds are removed.
 
     With --precision 0.9, the command also sets a probability threshold for each label or group of labels. The threshold
@@ -91,7 +91,7 @@ def calibrate_cli(
 
 
 def _print_errors(series: Series, source: str) -> None:
-    """Print a table of the calibration errors before and after calibration."""
+    """Print a table with the calibration errors before and after calibration."""
     rows = []
     for title, pair in series.items():
         error = errors(*pair)
@@ -100,7 +100,7 @@ def _print_errors(series: Series, source: str) -> None:
 
 
 def _print_thresholds(fitted: Sequence[Threshold], precision: float, confidence: float) -> None:
-    """Print a table of the probability thresholds. Warn about labels for which no threshold was found."""
+    """Print a table with the probability thresholds. Warn about labels for which no threshold was found."""
     rows = [
         (
             group.labels[0] if len(group.labels) == 1 else f"{len(group.labels)} others",

@@ -31,7 +31,7 @@ def config_cli(
     config that changes the base config.
 
     The result is a complete and validated config for `spacy train`. Variables such as ${paths.train} are kept. Refer to
-    the configs of this package by name, as in `tener config weibo flat-atssa`, and to your own files by path.
+    this package's configs by name, as in `tener config weibo flat-atssa`, and to your own files by path.
 
     Overlays are merged in the given order, and later values override earlier values. A section is replaced as a whole
     if the overlay specifies a different registered function (@architectures, ...) or factory. All other sections are
@@ -60,7 +60,7 @@ def config_cli(
 
 
 def list_configs() -> str:
-    """Return a list of the package's configs and overlays, with their descriptions."""
+    """Return a text that lists the package's configs and overlays, with their descriptions."""
     chosen = systems()
     features = [name for name in names_in(OVERLAYS) if name not in chosen]
     parts = ["Configs for corpora, the first argument of the command, as in `tener config weibo flat vectors`"]
@@ -73,5 +73,5 @@ def list_configs() -> str:
 
 
 def _describe_overlay(overlay: str) -> str:
-    """Return the name of an overlay, followed by its indented description."""
+    """Return an overlay's name, followed by its indented description."""
     return f"{overlay}\n{indent(description(OVERLAYS / f'{overlay}.cfg'), '    ')}"

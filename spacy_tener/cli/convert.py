@@ -26,7 +26,7 @@ from ._common import (
 
 _COLUMN_HELP = "Number of the column with the {}, from 1, or from -1 for the last"
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
-# Formats that support an option. Options that are not listed apply to all formats.
+# The formats that support each option. Options that are not listed apply to all formats.
 _USED_BY = {
     "overlap": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,
@@ -114,7 +114,7 @@ def convert_cli(
 
 
 def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None:
-    """Warn about options that apply to none of the converted formats."""
+    """Warn about options that don't apply to any converted format."""
     for name, readers in _USED_BY.items():
         if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
             for option in options_in_use(ctx, [name]):
@@ -123,7 +123,7 @@ def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None
 
 
 def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
-    """Print the report of one converted file: a table of counts, and the corrections."""
+    """Print the report for one converted file: a table with counts, and the corrections."""
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
         if detected:
@@ -138,7 +138,7 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
 
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
-    """Return the rows of the table with a report's counts."""
+    """Return the table rows with a report's counts."""
     counts = {
         "Docs written": report.docs,
         "Tokens": report.tokens,

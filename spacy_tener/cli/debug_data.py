@@ -52,7 +52,7 @@ def debug_data_cli(
     """Check training data and its entities with `spacy debug data`.
 
     `spacy debug data` checks entities only for the component `ner`. This command also supports `tener_ner`. It has the
-    same options, and accepts overrides of the config, such as --paths.train corpus/train.spacy.
+    same options, and accepts config overrides, such as --paths.train corpus/train.spacy.
     """
     try:
         config = load_config(config_path, overrides=parse_config_overrides(ctx.args), interpolate=False)
@@ -73,13 +73,12 @@ def debug_data_cli(
 
 
 def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
-    """Count the tokens with missing annotation in each corpus of a config.
+    """Count the tokens with missing annotation in each corpus in a config.
 
     Corpora with complete annotation are left out. Raises a RemedyError if a corpus is empty or cannot be read.
 
     config (Config): Training config with a section `corpora`.
-    YIELDS (tuple[str, int, int]): Path of a corpus, its number of tokens with missing annotation, and its total number
-        of tokens.
+    YIELDS (tuple[str, int, int]): Corpus path, number of tokens with missing annotation, and total number of tokens.
     """
     for corpus in config.get("corpora", {}).values():
         path = corpus.get("path")
@@ -99,7 +98,7 @@ def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
 def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
     """Replace each `tener_ner` in a config with spaCy's `ner`.
 
-    The settings of `ner` don't matter, because `spacy debug data` only uses the name of the factory.
+    The settings of `ner` don't matter, because `spacy debug data` only uses the factory name.
 
     config (Config): Training config, which is changed in place.
     load (Callable[[str], Language]): Function that loads a pipeline, for components with `source`.
@@ -112,7 +111,7 @@ def with_ner(config: Config, load: Callable[[str], Language]) -> Config:
 
 
 def _factory(name: str, component: Mapping[str, Any], load: Callable[[str], Language]) -> str:
-    """Return the factory name of a component. If the component is sourced from a pipeline, load this pipeline."""
+    """Return a component's factory name. If the component is sourced from a pipeline, load this pipeline."""
     source = component.get("source")
     if source:
         return load(source).get_pipe_meta(component.get("component", name)).factory

@@ -118,7 +118,7 @@ def _page_of_explanations(page: Path) -> Path:
 
 
 def _print_scores(scores: Mapping[str, Any]) -> None:
-    """Print a table of the scores: overall, for each label, and for each nesting depth of nested entities."""
+    """Print a table with the scores: overall, for each label, and for each nesting depth."""
     shown = [(label, score, tp + fn) for label, *score, (tp, _, fn) in score_rows(scores)]
     shown += nested_score_rows(scores)
     rows = [(label, *(f"{100 * part:.2f}" for part in score), str(count)) for label, score, count in shown]
@@ -134,7 +134,7 @@ def _write_errors(
     compared: Sequence[tuple[Example, Sequence[Pair]]],
     explained: int,
 ) -> None:
-    """Write the HTML page with errors, and the page that explains some of the errors.
+    """Write the HTML page with errors, and the page that explains some errors.
 
     compared (Sequence[tuple[Example, Sequence[Pair]]]): Examples with their pairs of predicted and gold entities.
     explained (int): Number of texts to explain. If 0, the second page is not written.
@@ -167,13 +167,13 @@ def _write_errors(
 
 
 def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:
-    """Write displaCy pages of the first texts.
+    """Write displaCy pages for the first texts.
 
     `entities.html` shows the entities, `spans.html` the nested entities, and `parses.html` the dependency parses. The
     last two are written only if the pipeline predicts these annotations.
 
     limit (int): Maximum number of texts.
-    RETURNS (list[Path]): Paths of the pages.
+    RETURNS (list[Path]): Page paths.
     """
     docs = list(nlp.pipe(islice(texts, limit)))
     if not docs:

@@ -55,8 +55,8 @@ def explain_cli(
     """Explain the entities that a pipeline predicts.
 
     Writes an HTML page. For each entity, the page shows the probability, alternative entities, the characters that
-    increase the probability, and matching words of the lexicon. If TEXT is a .spacy file, the page also shows
-    differences from the gold annotation. Without --output, the same data is printed as JSON.
+    increase the probability, and matching lexicon words. If TEXT is a .spacy file, the page also shows differences from
+    the gold annotation. Without --output, the same data is printed as JSON.
     """
     from ..explain import explain  # Imported here, because the import is slow.
 
@@ -82,7 +82,7 @@ def explain_cli(
 def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
     """Return the texts to explain.
 
-    text (str): A text, or the path of a file or directory.
+    text (str): A text, or a path to a file or directory.
     limit (int): Maximum number of texts.
     RETURNS (list[str] | list[Example]): Annotated examples for `.spacy` files, and strings for all other inputs.
     """

@@ -47,12 +47,12 @@ def export_cli(
     ONNX Runtime computes the same entities and probabilities as the pipeline, in a browser, in Node, or in Python
     without spaCy. The ONNX graph takes the code points of texts as input.
 
-    Only pipelines that process characters can be exported: `lac`, and TENER or GRN with embeddings of characters and
-    bigrams, optionally with LAC features. Pipelines with words or subword tokens cannot be exported. Distill such a
+    Only pipelines that process characters can be exported: `lac`, and TENER or GRN with character and bigram
+    embeddings, optionally with LAC features. Pipelines with words or subword tokens cannot be exported. Distill such a
     pipeline into a character-based pipeline with the overlay `distilled`. `entity_lists` components that precede the
     `tener_ner` are exported, too.
 
-    The command compares the entities of the ONNX file with those of the pipeline. The comparison uses --texts, or texts
+    The command compares the entities that the ONNX file and the pipeline predict. The comparison uses --texts, or texts
     generated from the pipeline's vocabulary. Requires onnx and onnxruntime.
 
     --page writes a single HTML file with the model and ONNX Runtime. Open the file from disk or host it anywhere. The

@@ -36,7 +36,7 @@ Jobs = Annotated[
 
 
 def output(what: str) -> Any:
-    """Return the option `--output`, the path of the output.
+    """Return the option `--output`, the output path.
 
     what (str): Type of the output, such as "a JSON file", for the help text.
     """
@@ -52,7 +52,7 @@ def limit(of: str) -> Any:
 
 
 def lang(of: str, *, auto: bool = False) -> Any:
-    """Return the option `--lang`, the language of the texts.
+    """Return the option `--lang`, the text language.
 
     of (str): Purpose of the language, such as "determines the tokenizer", for the help text.
     auto (bool): Whether `auto` is a valid value.
@@ -72,8 +72,8 @@ def lang(of: str, *, auto: bool = False) -> Any:
 def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, several: bool = False) -> Any:
     """Return an option with a fixed set of valid values.
 
-    names (tuple[str, ...]): Names of the option, such as `("--format", "-f")`.
-    what (str): Description of the option for the help text. The valid values are appended.
+    names (tuple[str, ...]): Option names, such as `("--format", "-f")`.
+    what (str): Option description for the help text. The valid values are appended.
     choices (Collection[str]): Valid values.
     several (bool): Whether the option accepts several values, separated by commas.
     """
@@ -88,7 +88,7 @@ def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, sever
 
 
 def output_format(choices: Collection[str]) -> Any:
-    """Return the option `--format`, the format of the output.
+    """Return the option `--format`, the output format.
 
     choices (Collection[str]): Valid formats.
     """
@@ -98,7 +98,7 @@ def output_format(choices: Collection[str]) -> Any:
 def fraction(name: str, what: str, *, above: float = 0.0, with_1: bool = False) -> Any:
     """Return an option for a number greater than 0 and less than 1.
 
-    name (str): Name of the option.
+    name (str): Option name.
     what (str): Help text.
     above (float): The number must be greater than this bound.
     with_1 (bool): Whether 1 is valid, too.

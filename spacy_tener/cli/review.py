@@ -69,7 +69,7 @@ def review_cli(
     that was trained on the same texts detects fewer errors, because it has memorized some of them.
 
     review.html shows the suspected errors in a browser, where you accept or reject the corrections. review.jsonl
-    contains the same data. docs.jsonl contains the probability of the complete gold annotation of each text.
+    contains the same data. docs.jsonl contains the probability of each text's complete gold annotation.
 
     review --apply decisions.json corpus.spacy --output corrected.spacy applies your decisions to the corpus. Decisions
     that don't match the corpus are listed, for example if the corpus has changed.
@@ -128,7 +128,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
 def _write_review(
     output: Path, reviewed: Sequence[ReviewedDoc], data: str, how: str, limit: int, label_order: Sequence[str] = ()
 ) -> None:
-    """Write the output files of a review, and print a summary."""
+    """Write a review's output files, and print a summary."""
     errors, shown = write_review(output, reviewed, data, limit=limit, label_order=label_order)
     entities = sum(len(doc.entities) for doc in reviewed)
     summary = (

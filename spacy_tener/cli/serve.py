@@ -78,12 +78,12 @@ def serve_cli(
 def _parse_models(models: list[str]) -> dict[str, str]:
     """Parse the arguments `MODEL` or `NAME=MODEL`.
 
-    RETURNS (dict[str, str]): The pipelines by name. The default name is the name of the directory or package.
+    RETURNS (dict[str, str]): The pipelines by name. The default name is the directory or package name.
     """
     named = {}
     for model in models:
         name, equals, path = model.partition("=")
-        # The path of a pipeline may contain an equals sign, as in runs/lr=0.1/model-best.
+        # A pipeline path may contain an equals sign, as in runs/lr=0.1/model-best.
         is_named = equals and Path(name).name == name and not Path(model).is_dir()
         named.update({name: path} if is_named else {Path(model).name: model})
     if len(named) < len(models) or "" in named:

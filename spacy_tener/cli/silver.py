@@ -58,14 +58,14 @@ def silver_cli(
 ) -> None:
     """Annotate raw texts with trained pipelines, to use them as training data (silver-standard data).
 
-    Keeps entities with a probability of at least --sure. Tokens outside of entities are annotated as such if their
+    Keeps entities with a probability of at least --sure. Tokens outside entities are annotated as such if their
     probability is at least --outside. All other tokens get missing annotation, which `tener_ner` supports in training.
 
     With several pipelines, the probabilities are averaged. Calibrate a `tener_ner` with `spacy tener calibrate` first,
     so that its probabilities are reliable. Components other than `tener_ner` don't provide probabilities: their
     entities get the probability 1.
 
-    Each line of a text file is one text. Each record of JSONL, CSV or a .spacy file is one text, and its id is kept. To
+    Each line in a text file is one text. Each record in a JSONL, CSV or .spacy file is one text, and its id is kept. To
     train on the output, use `spacy.Corpus.v1`. To combine the output with gold annotation, use
     `spacy_tener.MixedCorpus.v1`.
 

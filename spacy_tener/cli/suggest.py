@@ -34,7 +34,7 @@ from ._common import (
 
 INTERFACE, BLANK = "-interface.xml", "blank:"
 ANNOTATION_PAGE = "page"
-# Default format for each suffix of the output file.
+# Default format for each output file suffix.
 BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PAGE}
 
 
@@ -61,13 +61,13 @@ def suggest_cli(
     """Select the texts that are most useful to annotate (active learning).
 
     The selected texts are those with the most uncertain predictions. They also differ from each other, and contain no
-    duplicates. The input may consist of millions of texts. Each line of a text file is one text. Each record of JSONL,
-    CSV or a .spacy file is one text, and its id is kept.
+    duplicates. The input may contain millions of texts. Each line in a text file is one text. Each record in a JSONL,
+    CSV or .spacy file is one text, and its id is kept.
 
     The output contains the texts with the predicted entities and their probabilities. It can be imported into doccano,
     Label Studio or Prodigy. To convert the finished annotation, use `spacy tener convert`. The format `page` is an HTML
-    page for annotation in a browser. Without --format, the suffix of the output determines the format: .jsonl for
-    doccano, .json for Label Studio, .html for the page.
+    page for annotation in a browser. Without --format, the output suffix determines the format: .jsonl for doccano,
+    .json for Label Studio, .html for the page.
 
     With blank:zh as MODEL, texts are selected without a trained pipeline. The selected texts differ from each other,
     but the output contains no predictions.

@@ -38,11 +38,11 @@ def trim_cli(
 ) -> None:
     """Make a pipeline smaller, or convert its transformer to ONNX.
 
-    A pipeline contains embeddings of all characters, bigrams and words in its training data and vectors. Most texts
-    need only few of them. This command removes the embeddings of all strings that don't occur in TEXTS. Afterwards, the
-    pipeline treats these strings as unknown. As TEXTS, use the training data and raw texts similar to those that the
-    pipeline will process. The lexicon and small tables, such as tag embeddings, are not trimmed. Use --component to
-    trim another component, such as a shared tok2vec.
+    A pipeline contains embeddings for all characters, bigrams and words in its training data and vectors. Most texts
+    need only a few embeddings. This command removes the embeddings for all strings that don't occur in TEXTS.
+    Afterwards, the pipeline treats these strings as unknown. As TEXTS, use the training data and raw texts similar to
+    those that the pipeline will process. The lexicon and small tables, such as tag embeddings, are not trimmed. Use
+    --component to trim another component, such as a shared tok2vec.
 
     With --onnx, the transformer is converted to ONNX, and embeddings are not trimmed. ONNX Runtime runs the transformer
     without torch and transformers, several times as fast on a CPU. int8 is the fastest. The command also lists the

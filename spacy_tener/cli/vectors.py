@@ -42,8 +42,8 @@ def vectors_cli(
 ) -> None:
     """Compute static word vectors with a pretrained encoder.
 
-    Each word is encoded without context. The vector of a word is the mean hidden state of its subword tokens, averaged
-    over the selected layers and reduced by principal component analysis. Use the vectors with the overlay `static`. A
+    Each word is encoded without context. A word's vector is the mean hidden state of its subword tokens, averaged over
+    the selected layers and reduced by principal component analysis. Use the vectors with the overlay `static`. A
     pipeline with these vectors doesn't need the encoder.
 
     The words come from --words, from raw texts (the most frequent words first), or by default from GloVe (extra
@@ -76,7 +76,7 @@ def vectors_cli(
 
 
 def _numbers(text: str) -> list[int]:
-    """Parse a comma-separated list of layer numbers."""
+    """Parse comma-separated layer numbers."""
     numbers = names(text)
     if not numbers or not all(map(str.isdecimal, numbers)):
         raise CommandLineError(

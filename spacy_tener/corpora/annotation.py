@@ -1,6 +1,6 @@
 """Data classes for annotated sentences and texts, with functions that validate them.
 
-The parsers of all formats (`columns`, `json_records`, `label_studio`) return a `Sentence` or an `AnnotatedText`. They
+The parsers for all formats (`columns`, `json_records`, `label_studio`) return a `Sentence` or an `AnnotatedText`. They
 count corrections in `Notes`, and raise a `RecordError` for an invalid sentence or JSON record.
 """
 
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class CorpusError(InputError):
-    """Error in the content of a corpus file. Contains the path of the file and the line number."""
+    """Error in the content of a corpus file. Contains the file path and the line number."""
 
 
 class RecordError(RemedyError):
@@ -58,7 +58,7 @@ class EntitySpan:
     start (int): Offset of the first token or character.
     end (int): Offset after the last token or character.
     label (str): Entity type. Surrounding whitespace is removed.
-    quoted (str | None): Text of the entity, if the file contains it. Used to validate the offsets.
+    quoted (str | None): Entity text, if the file contains it. Used to validate the offsets.
     """
 
     start: int
@@ -72,12 +72,12 @@ class EntitySpan:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A tokenized sentence of a corpus.
+    """A tokenized sentence in a corpus.
 
-    tokens (tuple[str, ...]): Tokens of the sentence.
+    tokens (tuple[str, ...]): The sentence's tokens.
     spans (tuple[EntitySpan, ...]): Entities, with token indices.
     missing (tuple[int, ...]): Indices of tokens with missing annotation.
-    line (int): Line number of the beginning of the sentence.
+    line (int): Line number at which the sentence begins.
     spaces (tuple[bool, ...]): Whether each token is followed by a space. Empty if unknown.
     """
 
@@ -95,12 +95,12 @@ class Sentence:
 
 @dataclass(frozen=True)
 class AnnotatedText:
-    """A text of a corpus, with entities as character offsets.
+    """A text in a corpus, with entities as character offsets.
 
     text (str): The text.
     spans (tuple[EntitySpan, ...]): Entities. They may be unsorted and overlap until `resolve_spans` is called.
     missing (tuple[tuple[int, int], ...]): Character ranges with missing annotation. Entities in these ranges are kept.
-    line (int): Line number of the beginning of the record.
+    line (int): Line number at which the record begins.
     incorrect (tuple[EntitySpan, ...]): Negative examples: spans that an annotator rejected. They may overlap.
     overlapping (tuple[EntitySpan, ...]): Entities that `resolve_spans` removed from `spans` because they overlap a
         longer entity.
@@ -117,7 +117,7 @@ class AnnotatedText:
 class Event(Enum):
     """Corrections and omissions that are counted when a corpus is read.
 
-    The value of each member is the message for the user.
+    Each member's value is the message for the user.
     """
 
     REPAIRED = "Tags repaired"
@@ -144,9 +144,9 @@ Note = Callable[[Event, str], object]
 class Notes:
     """Log of the corrections, omissions and errors in one file.
 
-    source (str): Name of the file.
-    counts (Counter[Event]): Number of events of each type.
-    examples (dict[Event, list[str]]): Descriptions of the first `max_examples` events of each type.
+    source (str): File name.
+    counts (Counter[Event]): Number of events per type.
+    examples (dict[Event, list[str]]): Descriptions of the first `max_examples` events per type.
     errors (list[CorpusError]): The first `max_errors` errors.
     n_errors (int): Total number of errors.
     """
@@ -161,10 +161,10 @@ class Notes:
     max_errors = 10
 
     def add(self, event: Event, detail: str, line: int | None = None) -> None:
-        """Count an event. The descriptions of the first events are stored as examples.
+        """Count an event. The first descriptions are stored as examples.
 
-        event (Event): Type of the event.
-        detail (str): Description of the event.
+        event (Event): Event type.
+        detail (str): Event description.
         line (int | None): Line number of the event. None if the event concerns the whole file.
         """
         self.counts[event] += 1
@@ -173,7 +173,7 @@ class Notes:
             examples.append(detail if line is None else f"line {line}: {detail}")
 
     def refuse(self, error: RecordError, line: int) -> None:
-        """Store an error in a record, to report all errors of a file together.
+        """Store an error in a record, to report all errors in a file together.
 
         error (RecordError): The error.
         line (int): Line number to use if the error has no line number.
@@ -195,7 +195,7 @@ class Notes:
         raise CorpusError(self.source, first.reason, remedy, line=first.line)
 
     def update(self, notes: Notes) -> None:
-        """Add the counts and examples of another `Notes` object."""
+        """Add the counts and examples from another `Notes` object."""
         self.counts.update(notes.counts)
         for event, examples in notes.examples.items():
             total = self.examples.setdefault(event, [])
@@ -214,7 +214,7 @@ def resolve_spans(raw: AnnotatedText, note: Note, line: int, overlap: str) -> An
 
     raw (AnnotatedText): Text with the entities as written in the file.
     note (Note): Function that counts corrections.
-    line (int): Line number of the beginning of the record.
+    line (int): Line number at which the record begins.
     overlap (str): What to do with overlapping entities. `error` raises a RecordError. `longest` keeps the longest
         entity, or the first if several have the same length. `spans` also keeps the longest entity, but doesn't count
         the other entities as omissions, since they are later stored in `doc.spans`.
@@ -294,9 +294,7 @@ def longest(spans: Sequence[EntitySpan]) -> list[EntitySpan]:
 
 
 def _check_span(span: EntitySpan, text: str) -> EntitySpan:
-    """Validate the offsets, label and quoted text of an entity, and return the entity. Raises a RecordError if
-    invalid.
-    """
+    """Validate an entity's offsets, label and quoted text, and return the entity. Raises a RecordError if invalid."""
     where = f"span {span.start}-{span.end}"
     if not 0 <= span.start < span.end <= len(text):
         reason = f"{where} is empty or outside of the text, which has {len(text)} characters"
@@ -311,7 +309,7 @@ def _check_span(span: EntitySpan, text: str) -> EntitySpan:
 
 
 def is_quoted(span: EntitySpan, text: str) -> bool:
-    """Return whether the quoted text of an entity equals the text at its offsets.
+    """Return whether an entity's quoted text equals the text at its offsets.
 
     Whitespace is ignored, because annotation tools escape or collapse whitespace in quoted text. If the file doesn't
     quote the entity, return True.
@@ -325,7 +323,7 @@ def _without_whitespace(text: str) -> str:
 
 
 def _strip_whitespace(span: EntitySpan, text: str) -> EntitySpan:
-    """Move the boundaries of an entity inwards, past leading and trailing whitespace. The result may be empty."""
+    """Move an entity's boundaries inwards, past leading and trailing whitespace. The result may be empty."""
     covered = text[span.start : span.end]
     end = span.start + len(covered.rstrip())
     return EntitySpan(min(end, span.end - len(covered.lstrip())), end, span.label)
@@ -351,8 +349,8 @@ def expect(value: object, expected_type: type[_T], name: str, shape: str) -> _T:
 
     value (object): Value to check.
     expected_type (type): Expected type.
-    name (str): Name of the value for the message, such as `'text'`.
-    shape (str): Description of the type for the message, such as `a string`.
+    name (str): Value name for the message, such as `'text'`.
+    shape (str): Type description for the message, such as `a string`.
     """
     if not isinstance(value, expected_type):
         raise RecordError(f"{name} is not {shape}: {excerpt(value)}", SEE_HELP)

@@ -63,13 +63,11 @@ _SPACES = re.compile(" +")
 _MIN_REGULAR = 0.95
 
 
-# Parsing of tags.
+# Tag parsing.
 
 
 def find_scheme(name: str) -> str:
-    """Return the canonical name of a tag scheme. Names and aliases are not case-sensitive, and `auto` is a valid
-    name.
-    """
+    """Return a tag scheme's canonical name. Names and aliases are not case-sensitive, and `auto` is a valid name."""
     scheme = AUTO if name.lower() == AUTO else ALIASES.get(name.upper(), name.upper())
     if scheme not in (AUTO, *SCHEMES):
         raise RemedyError(f"Unknown tag scheme '{name}'", f"Use one of: {', '.join((AUTO, *SCHEMES, *ALIASES))}.")
@@ -77,9 +75,9 @@ def find_scheme(name: str) -> str:
 
 
 class TagReader:
-    """Convert the tags of a file to entities, and detect the tag scheme.
+    """Convert a file's tags to entities, and detect the tag scheme.
 
-    scheme (str): Name of the tag scheme, or `auto` to detect the scheme.
+    scheme (str): Tag scheme name, or `auto` to detect the scheme.
     """
 
     def __init__(self, scheme: str = AUTO) -> None:
@@ -88,15 +86,15 @@ class TagReader:
         self._prefixes: set[str] = set()
         self._parsed: dict[str, tuple[str, str]] = {"O": ("O", ""), MISSING_TAG: (MISSING_TAG, "")}
         # A tag can be well-formed in one scheme and not in another. The detected scheme may change until the end of the
-        # file. Therefore, count repairs for three groups: IOB1, IOB2, and the schemes that mark the end of an entity.
+        # file. Therefore, count repairs for three groups: IOB1, IOB2, and the schemes with end tags.
         self._repairs = {"IOB1": Notes(), "IOB2": Notes(), "marked": Notes()}
 
     @property
     def scheme(self) -> str | None:
         """Return the tag scheme that matches the tags read so far, or None if there were no entity tags.
 
-        The scheme is determined by the prefixes of the tags. IOB1 and IOB2 have the same prefixes, so the scheme with
-        fewer repairs is returned.
+        The scheme is determined by the tag prefixes. IOB1 and IOB2 have the same prefixes, so the scheme with fewer
+        repairs is returned.
         """
         if not self._prefixes and len(self._candidates) > 1:
             return None
@@ -112,7 +110,7 @@ class TagReader:
     def read(
         self, tags: Sequence[str], *, line: int = 1, step: int = 1
     ) -> tuple[tuple[EntitySpan, ...], tuple[int, ...]]:
-        """Convert the tags of a sentence to entities.
+        """Convert a sentence's tags to entities.
 
         tags (Sequence[str]): Tag of each token.
         line (int): Line number of the first tag.
@@ -144,7 +142,7 @@ class TagReader:
         return tuple(spans), tuple(missing)
 
     def _check_first(self, tags: Sequence[str], index: int, letter: str, same_type: bool, line: int) -> None:
-        """Count a repair for each scheme in which the first tag of an entity is not well-formed.
+        """Count a repair for each scheme in which an entity's first tag is not well-formed.
 
         same_type (bool): Whether the previous token belongs to an entity with the same label.
         """
@@ -192,18 +190,18 @@ class TagReader:
         self._prefixes.add(letter)
 
 
-# Parsing of lines and columns.
+# Line and column parsing.
 
 
-# The lines of a sentence, with their line numbers.
+# A sentence's lines, with their line numbers.
 Block = list[tuple[int, str]]
 
 
 def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]:
-    """Group the lines of a file into sentences.
+    """Group a file's lines into sentences.
 
     lines (Iterable[tuple[int, str]]): Line numbers and lines.
-    YIELDS (tuple[int, Block]): Number of the first line, and the lines of the sentence.
+    YIELDS (tuple[int, Block]): Number of the first line, and the sentence's lines.
     """
     block: Block = []
     for number, line in lines:
@@ -218,7 +216,7 @@ def read_blocks(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, Block]]
 
 @dataclass
 class ColumnReader:
-    """Parser for the sentences of a file with columns.
+    """Parser for the sentences in a file with columns.
 
     tags (TagReader): Converts tags to entities.
     notes (Notes): Log of corrections.
@@ -236,7 +234,7 @@ class ColumnReader:
     width: int = 0
 
     def __call__(self, block: Block, line: int) -> list[Sentence]:
-        """Parse the lines of a sentence.
+        """Parse a sentence's lines.
 
         block (Block): Lines with their line numbers.
         line (int): Number of the first line.
@@ -299,7 +297,7 @@ def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
     A single space is stored in `Sentence.spaces`. Additional whitespace becomes a token, as in spaCy's tokenizers.
 
     sentence (Sentence): Sentence without whitespace.
-    text (str): Original text of the sentence.
+    text (str): The sentence's original text.
     line (int): Line number of the text, for error messages.
     """
     tokens: list[str] = []

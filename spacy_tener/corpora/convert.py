@@ -1,9 +1,9 @@
 """Convert annotated corpora to `.spacy` files, for the command `convert`.
 
 `plan_jobs` determines the output path for each input file, and `convert_jobs` converts the files. Known format suffixes
-are replaced with `.spacy`, so that `train.char.bmes` becomes `train.spacy`. Other suffixes are kept: `x.train` and
-`x.dev` become `x.train.spacy` and `x.dev.spacy`. Files in subdirectories keep their relative paths. For a single input,
-you can also pass the path of the output file.
+are replaced with `.spacy`: `train.char.bmes` becomes `train.spacy`. Other suffixes are kept: `x.train` and `x.dev`
+become `x.train.spacy` and `x.dev.spacy`. Files in subdirectories keep their relative paths. For a single input, you can
+also pass the output path.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FORMAT_SUFFIXES = frozenset(
 )
 # Suffixes of training, development and test sets. Files with these suffixes are treated as corpora.
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
-# Number of sentences or texts that are used to detect the language.
+# Number of sentences or texts from which the language is detected.
 _LANGUAGE_SAMPLE = 200
 # Languages without spaces between words.
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
@@ -42,11 +42,11 @@ _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
 
 @dataclass(frozen=True)
 class ConversionJob:
-    """Input and output of the conversion of one file.
+    """Input and output path for converting one file.
 
-    source (str): Path of the input, or `-` for standard input.
-    output (Path): Path of the output.
-    found (bool): True if the file was found in an input directory. False if the user specified the path of the file.
+    source (str): Input path, or `-` for standard input.
+    output (Path): Output path.
+    found (bool): True if the file was found in an input directory. False if the user specified the file path.
     """
 
     source: str
@@ -60,7 +60,7 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     Raises an InputError if two inputs would have the same output path.
 
     inputs (Sequence[str | Path]): Files, directories, or `-` for standard input.
-    output (str | Path): Directory, or the path of a `.spacy` file if there is only one input.
+    output (str | Path): Directory, or the `.spacy` file to write if there is only one input.
     RETURNS (tuple[list[ConversionJob], list[str]]): The conversion jobs, and the files in directories that are not
         corpora.
     """
@@ -93,7 +93,7 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
 
 
 def output_name(name: PurePath) -> PurePath:
-    """Return the file name of an output: the input's file name with the suffix `.spacy` instead of format suffixes."""
+    """Return the output file name: the input's file name with the suffix `.spacy` instead of format suffixes."""
     while name.suffix in _FORMAT_SUFFIXES or name.suffix in COMPRESSED:
         name = name.with_suffix("")
     return name.with_name(name.name + OUTPUT_SUFFIX)
@@ -101,13 +101,13 @@ def output_name(name: PurePath) -> PurePath:
 
 @dataclass
 class ConversionReport:
-    """Counts and corrections of one conversion job.
+    """Counts and corrections from one conversion job.
 
-    source (str): Path of the input.
-    output (Path): Path of the output.
+    source (str): Input path.
+    output (Path): Output path.
     lang (str): Language of the tokenizer.
-    format (str): Format of the input.
-    scheme (str | None): Tag scheme of the input. None if the format has no tags.
+    format (str): Input format.
+    scheme (str | None): Tag scheme in the input. None if the format has no tags.
     docs (int): Number of Docs in the output.
     tokens (int): Number of tokens.
     missing (int): Number of tokens with missing annotation.
@@ -143,10 +143,10 @@ def convert_jobs(
     """Convert files to `.spacy` files, and yield a report for each file.
 
     Each output is written only when it is complete. An InputError is raised at the first file that cannot be converted.
-    Outputs of previous jobs are kept. Files in directories are skipped if they are not corpora.
+    Outputs from previous jobs are kept. Files in directories are skipped if they are not corpora.
 
     jobs (Sequence[ConversionJob]): Files to convert.
-    reading (CorpusOptions): Format and options of the inputs.
+    reading (CorpusOptions): Input format and options.
     lang (str | None): Language of the tokenizer, for texts that are not tokenized. None to detect Chinese or English.
     """
     written, stray = 0, ""
@@ -189,7 +189,7 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> Co
 
 
 def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: ConversionReport) -> Iterator[Doc]:
-    """Yield the Docs of one file, and add the language, format, scheme and corrections to its report."""
+    """Yield the Docs in one file, and add the language, format, scheme and corrections to its report."""
     overlapping = reading.overlap == "spans"
     reader = CorpusReader(job.source, reading)
     items = iter(reader)
@@ -216,7 +216,7 @@ def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, rep
 
 
 def detect_language(texts: Iterable[str]) -> str:
-    """Detect Chinese (`zh`) or English (`en`) by the letters of texts. Raises a RemedyError for other scripts.
+    """Detect Chinese (`zh`) or English (`en`) by the letters in texts. Raises a RemedyError for other scripts.
 
     Chinese texts often contain many Latin letters. Therefore, texts with at least 5 % Han characters are Chinese.
     """

@@ -19,8 +19,8 @@ from ..errors import InputError, RemedyError
 from ..files import write_bytes
 from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
-# Signature of a function that counts a correction or omission. The arguments are the type of the event, a description
-# and the line number.
+# Signature of a function that counts a correction or omission. The arguments are the event type, a description and the
+# line number.
 LineNote = Callable[[Event, str, int], None]
 
 # Key in `doc.spans` for negative examples, which are spans that an annotator rejected. spaCy and Prodigy use the same
@@ -52,7 +52,7 @@ def text_to_doc(
 ) -> Doc:
     """Tokenize a text, and create an annotated Doc.
 
-    If the boundaries of an entity are not token boundaries, all tokens that overlap the entity get missing annotation.
+    If an entity's boundaries are not token boundaries, all tokens that overlap the entity get missing annotation.
 
     note (LineNote): Function that counts corrections.
     overlapping (bool): Whether to store all entities in `doc.spans["sc"]`, including overlapping entities.
@@ -82,7 +82,7 @@ def text_to_doc(
 
 
 def _trim_whitespace_tokens(sentence: Sentence, note: LineNote) -> Iterator[EntitySpan]:
-    """Remove whitespace tokens at the boundaries of entities, which spaCy doesn't support. Yields the entities."""
+    """Remove whitespace tokens at entity boundaries, which spaCy doesn't support. Yields the entities."""
     for span in sentence.spans:
         non_space = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
         line = sentence.line + span.start
@@ -105,7 +105,7 @@ def _overlapping_tokens(doc: Doc, char_ranges: Sequence[tuple[int, int]]) -> set
 
 
 def _set_entities(doc: Doc, entities: list[Span], missing: set[int]) -> None:
-    """Set `doc.ents`. Tokens outside of entities are O or have missing annotation.
+    """Set `doc.ents`. Tokens outside entities are O or have missing annotation.
 
     missing (set[int]): Indices of tokens with missing annotation. Tokens inside entities are skipped.
     """
@@ -116,7 +116,7 @@ def _set_entities(doc: Doc, entities: list[Span], missing: set[int]) -> None:
 def read_docs(path: Path, vocab: Vocab | None = None) -> Iterator[Doc]:
     """Yield the Docs in a `.spacy` file.
 
-    vocab (Vocab | None): Vocabulary of the Docs. None for a new vocabulary.
+    vocab (Vocab | None): Vocabulary for the Docs. None for a new vocabulary.
     """
     yield from open_docbin(path).get_docs(Vocab() if vocab is None else vocab)
 
@@ -132,7 +132,7 @@ def open_docbin(path: Path) -> DocBin:
 
 
 def serialize_like(like: DocBin, docs: Iterable[Doc]) -> bytes:
-    """Serialize Docs in the format of `.spacy` files, with the same attributes as another file.
+    """Serialize Docs in the `.spacy` format, with the same attributes as another file.
 
     like (DocBin): The other file. User data is only stored if this file contains user data.
     docs (Iterable[Doc]): Docs to serialize.
@@ -156,16 +156,16 @@ def write_docs(path: Path, docs: Iterable[Doc]) -> None:
 
 
 class CheckedCorpus(Corpus):
-    """spaCy's corpus reader, except that error messages contain the path of the file."""
+    """spaCy's corpus reader, except that error messages contain the file path."""
 
     def read_docbin(self, vocab: Vocab, locs: Iterable[str | Path]) -> Iterator[Doc]:
-        """Yield the non-empty Docs of all files, but at most `self.limit` Docs."""
+        """Yield the non-empty Docs in all files, but at most `self.limit` Docs."""
         docs = (doc for path in locs for doc in read_docs(Path(path), vocab) if len(doc))
         return islice(docs, self.limit if self.limit >= 1 else None)
 
 
 def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limit: int | None = None) -> list[Example]:
-    """Load the examples of a corpus. The length of texts is not limited.
+    """Load the examples in a corpus. The text length is not limited.
 
     gold_preproc (bool): Whether to use the gold tokens instead of the pipeline's tokenizer.
     limit (int | None): Maximum number of examples.

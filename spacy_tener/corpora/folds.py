@@ -19,7 +19,7 @@ def assign_folds(docs: Sequence[Doc], folds: int) -> list[int]:
     Duplicate texts are assigned to the same fold, so that no model is evaluated on texts that it was trained on. The
     assignment doesn't depend on the order of the Docs: texts are sorted by a hash, and assigned to the folds in turn.
 
-    docs (Sequence[Doc]): Docs of the corpus.
+    docs (Sequence[Doc]): Docs in the corpus.
     folds (int): Number of folds.
     RETURNS (list[int]): Fold of each Doc, from 0 to `folds - 1`.
     """

@@ -4,16 +4,16 @@ A file contains JSON objects, called records: one on each line (JSONL), in a lis
 are supported:
 
 * `jsonl`: a text with a list of entities. doccano, Prodigy, Label Studio (JSON-MIN) and Stockmark's Japanese corpus use
-  this format. The key of the text is `text` or `data`. The key of the list is `spans`, `entities`, `labels`, `label` or
-  any other key.
-* `labelstudio`: the full export of Label Studio, which the module `label_studio` parses.
+  this format. The text has the key `text` or `data`. The list has the key `spans`, `entities`, `labels`, `label` or any
+  other key.
+* `labelstudio`: Label Studio's full export, which the module `label_studio` parses.
 * `cluener`: `label` is `{type: {entity: [[first, last], ...]}}`, with the offsets of the first and the last character.
 * `tokens`: tokens with tags, as in Hugging Face datasets: `{"tokens": [...], "ner_tags": [...]}`. Tags are strings or
   numbers.
 
 In the format `jsonl`, an entity is a list `[start, end, label]` or an object. In an object, the offsets have the keys
 `start` and `end`, `start_offset` and `end_offset`, or `span`. The label has the key `label`, `labels` or `type`. A
-training example of spaCy 2, `["text", {"entities": [...]}]`, is also a valid record.
+spaCy 2 training example, `["text", {"entities": [...]}]`, is also a valid record.
 
 Rejected, ignored, cancelled and unannotated records are omitted and counted. In Prodigy's binary annotation, an
 annotator accepts or rejects single spans. Accepted spans become entities, and rejected spans negative examples. The
@@ -56,7 +56,7 @@ _DECODER = json.JSONDecoder()
 _BETWEEN_VALUES = re.compile(r"[\s,]*")
 
 
-# Parsing of files.
+# File parsing.
 
 
 def read_records(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, object]]:
@@ -82,7 +82,7 @@ def check_record(value: object) -> JsonRecord:
 
     Raises a RecordError if the value isn't a JSON object or contains invalid Unicode.
 
-    value (object): JSON value, or the RecordError of an invalid value.
+    value (object): JSON value, or the RecordError for an invalid value.
     """
     if isinstance(value, RecordError):
         raise value
@@ -115,7 +115,7 @@ def _join_lines(numbered: Iterable[tuple[int, str]]) -> str:
 
 
 def _is_pair(value: object) -> bool:
-    """Return whether a value is a training example in the format of spaCy 2: `[text, annotations]`."""
+    """Return whether a value is a training example in spaCy 2's format: `[text, annotations]`."""
     return isinstance(value, list) and [type(part) for part in value] == [str, dict]
 
 
@@ -161,7 +161,7 @@ def _not_json(reason: str) -> RecordError:
 
 
 def detect(record: JsonRecord) -> str:
-    """Detect the format of a record: `labelstudio`, `tokens`, `cluener` or `jsonl`."""
+    """Detect a record's format: `labelstudio`, `tokens`, `cluener` or `jsonl`."""
     if isinstance(record.get("data"), dict):
         return "labelstudio"
     if _has_tags(record):
@@ -213,7 +213,7 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
 def is_suggestion(record: JsonRecord) -> bool:
     """Return whether a record was written by `tener suggest`, and not exported from an annotation tool.
 
-    The entities of such a record are predictions. Annotation tools add an id or an answer to the records that they
+    In such a record, the entities are predictions. Annotation tools add an id or an answer to the records that they
     export.
     """
     return SUGGESTED in record and not any(key in record for key in ("id", *_ANNOTATED_KEYS))
@@ -222,7 +222,7 @@ def is_suggestion(record: JsonRecord) -> bool:
 def _is_span(item: object, expected: bool) -> bool:
     """Return whether a list item is an entity in the format `jsonl`.
 
-    item (object): Item of a list in a record.
+    item (object): List item in a record.
     expected (bool): Whether the list has a usual key, such as `entities`. In this case, the label may be missing, so
         that `read_spans` reports the error.
     """
@@ -312,7 +312,7 @@ def _has_tags(record: JsonRecord) -> bool:
 def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
     """Parse a record in the format `tokens`.
 
-    names (tuple[str, ...]): Names of the tags, if the record contains tags as numbers.
+    names (tuple[str, ...]): Tag names, if the record contains tags as numbers.
     RETURNS (tuple[tuple[str, ...], list[str]]): Tokens, and the tag of each token.
     """
     tokens: Any = next((record[key] for key in _TOKEN_KEYS if key in record), None)

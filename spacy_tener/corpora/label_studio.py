@@ -1,7 +1,7 @@
-"""Parse the full JSON export of Label Studio.
+"""Parse Label Studio's full JSON export.
 
 The export is a list of tasks. A task contains one or more texts in `data`, and their annotations in `annotations`. A
-region is a labelled span of a text. `to_name` refers to the text by its name in the labelling interface:
+region is a labelled span in a text. `to_name` refers to the text by its name in the labelling interface:
 
     {"data": {"title": "...", "body": "..."},
      "annotations": [{"result": [{"type": "labels", "to_name": "title",
@@ -40,7 +40,7 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
     RETURNS (list[AnnotatedText]): All texts that contain entities, and the texts in `names`.
     """
     data = expect(record.get("data"), dict, "'data'", "an object")
-    # `annotations` is missing if the task is not annotated yet. Exports of old versions use the key `completions`.
+    # `annotations` is missing if the task is not annotated yet. Exports from old versions use the key `completions`.
     annotations = expect(record.get("annotations", record.get("completions", [])), list, "'annotations'", "a list")
     valid_annotations = [
         annotation
@@ -67,9 +67,7 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
 
 
 def _collect_strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return all strings in a task's data by their keys. The key of a nested string is its path, such as
-    `article.body`.
-    """
+    """Return all strings in a task's data by their keys. A nested string's key is its path, such as `article.body`."""
     found: dict[str, str] = {}
     for key, value in data.items():
         if isinstance(value, str):
@@ -80,7 +78,7 @@ def _collect_strings(data: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) -> dict[str, dict[EntitySpan, None]]:
-    """Return the valid entities of an annotation, grouped by the key of their text."""
+    """Return the valid entities in an annotation, grouped by the key of their text."""
     by_tag: dict[str, list[EntitySpan]] = {}
     for region in expect(annotation.get("result"), list, "'result'", "a list"):
         name = str(expect(region, dict, "a region", "an object").get("to_name", ""))
@@ -97,14 +95,15 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
 
 
 def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> str:
-    """Find the text in a task's data to which regions refer.
+    """Return the key of the text in a task's data that regions refer to.
 
     The regions contain the name of a tag in the labelling interface, but not the key of the text that the tag displays.
-    If several texts match the quoted text of all regions, use the first that exists: the text with the same key as the
-    tag, the text with the key `text`, the only text at the top level of `data`, or the only text.
+    Therefore, the candidates are all texts that match the regions' quoted text, or all texts if none matches. Return
+    the first of these that exists: the candidate whose key is the tag's name, the candidate with the key `text`, the
+    only candidate at the top level of `data`, or the only candidate. Raise a RecordError if none of these exists.
 
     texts (dict[str, str]): All texts in the task's data.
-    tag (str): Name of the tag (`to_name` of the regions).
+    tag (str): Tag name, which is the regions' `to_name`.
     spans (Sequence[EntitySpan]): The regions.
     RETURNS (str): Key of the text.
     """
@@ -122,7 +121,7 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> s
 
 
 def _parse_region(region: JsonRecord) -> Iterator[EntitySpan]:
-    """Yield the entities of a region, one for each of its labels. Other annotation, such as ratings, is ignored."""
+    """Yield a region's entities, one for each label. Other annotation, such as ratings, is ignored."""
     kind, value = region.get("type", "labels"), region.get("value")
     if kind in ("hypertextlabels", "paragraphlabels"):
         raise RecordError(

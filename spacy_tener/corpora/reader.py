@@ -67,11 +67,11 @@ class CorpusOptions:
     scheme (str): Tag scheme, one of `SCHEMES` or `ALIASES`, or `auto` to detect the scheme.
     overlap (str): What to do with overlapping entities, one of `OVERLAPS`. See `resolve_spans`.
     texts (tuple[str, ...]): Keys of texts in Label Studio tasks to read even if they contain no entities.
-    encoding (str): Encoding of the files.
+    encoding (str): File encoding.
     token_column (int | None): Number of the token column, counted from 1. Negative numbers count from the last column.
         None for the first column, or for the second column if the first contains token numbers.
     tag_column (int | None): Number of the tag column, counted in the same way. None for the last column.
-    tag_names (tuple[str, ...]): Names of the tags, if a file in the format `tokens` contains tags as numbers.
+    tag_names (tuple[str, ...]): Tag names, if a file in the format `tokens` contains tags as numbers.
     """
 
     format: str = AUTO
@@ -93,15 +93,15 @@ class CorpusOptions:
 
 
 class CorpusReader:
-    """Iterator over the sentences or texts of a corpus file.
+    """Iterator over the sentences or texts in a corpus file.
 
     The file is read while you iterate over the reader, which is possible only once. Afterwards, `format`, `scheme` and
     `notes` describe the file. Invalid sentences and records are skipped. At the end of the file, a CorpusError lists
     them.
 
-    path (Path | str): Path of the file, or `-` for standard input.
+    path (Path | str): File path, or `-` for standard input.
     options (CorpusOptions | None): Format and options.
-    format (str): Format of the file. `auto` before it is detected.
+    format (str): File format. `auto` before it is detected.
     items (int): Number of sentences or texts read so far.
     """
 
@@ -120,7 +120,7 @@ class CorpusReader:
 
     @property
     def notes(self) -> Notes:
-        """Return the log of corrections and omissions in the part of the file read so far."""
+        """Return the log of corrections and omissions in the lines read so far."""
         notes = Notes(self._notes.source)
         notes.update(self._notes)
         notes.update(self._tags.repairs)
@@ -131,7 +131,7 @@ class CorpusReader:
         self._notes.add(event, detail, line)
 
     def __iter__(self) -> Iterator[Item]:
-        """Yield the sentences or texts. Raises a CorpusError at the end of the file if any of them were invalid."""
+        """Yield the sentences or texts. Raises a CorpusError at the end of the file if any is invalid."""
         entities, line = 0, 1
         try:
             records, parse = self._open()
@@ -146,7 +146,7 @@ class CorpusReader:
                     entities += len(item.spans) + (len(item.incorrect) if isinstance(item, AnnotatedText) else 0)
                     yield item
         except RecordError as error:
-            # The JSON of the file is invalid, so the rest of the file cannot be parsed.
+            # The file's JSON is invalid, so the rest of the file cannot be parsed.
             self._notes.refuse(error, line)
         self._notes.raise_errors()
         if self.items and not entities:
@@ -179,9 +179,7 @@ class CorpusReader:
         return read_blocks(lines), reader
 
     def _parse_record(self, value: object, line: int) -> list[Item]:
-        """Parse a JSON record in any format. With `format = "auto"`, the first record determines the format of the
-        file.
-        """
+        """Parse a JSON record in any format. With `format = "auto"`, the first record determines the file format."""
         record = check_record(value)
         if self.format == AUTO:
             self.format = detect(record)

@@ -12,7 +12,7 @@ from ..pipeline.tokenizer import Script, make_multilingual_tokenizer
 
 
 def blank_pipeline(lang: str) -> Language:
-    """Create a blank pipeline, which only contains the tokenizer of a language.
+    """Create a blank pipeline, which only contains a language's tokenizer.
 
     With the multilingual language `xx`, each character is a token in Hangul and in scripts without spaces between
     words. Therefore, all entity boundaries in these scripts are token boundaries.

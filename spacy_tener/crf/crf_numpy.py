@@ -7,9 +7,9 @@
     candidates = scorer.k_best(emissions, lengths, k=5)     # the k best tag sequences of each text, with scores
     marginals = scorer.forward_backward(emissions, lengths).marginals()
 
-`CRFHead` contains a `PathScorer` and the linear layer that computes its emissions. The arguments of all methods are:
+`CRFHead` contains a `PathScorer` and the linear layer that computes its emissions. All methods have these arguments:
 
-emissions (AnyFloats): Score of each tag at each token. The texts of a batch are concatenated without padding. *Shape:*
+emissions (AnyFloats): Score of each tag at each token. The texts in a batch are concatenated without padding. *Shape:*
     (tokens, tags)
 lengths (Lengths): Number of tokens in each text. *Shape:* (texts,)
 allowed (BoolArray | None): Mask of the allowed tags for each token. None allows all tags. *Shape:* (tokens, tags)
@@ -31,7 +31,7 @@ from .decode import ScoredPath, list_viterbi, viterbi
 from .forward import ForwardBackward
 from .transitions import CRFArrays, Transitions
 
-# Maximum number of tokens in a sequence that is decoded in float32. Longer sequences are decoded in float64.
+# Maximum sequence length in tokens that is decoded in float32. Longer sequences are decoded in float64.
 LONGEST_IN_FLOAT32 = 1024
 
 
@@ -50,14 +50,14 @@ class PathScorer:
         return TagLayout(self.weights[-1].shape[1] // 2)
 
     def decode(self, emissions: AnyFloats, lengths: Lengths, allowed: BoolArray | None = None) -> IntArray:
-        """Return the best tag sequences of a batch, concatenated. *Shape:* (tokens, tags) to (tokens,)"""
+        """Return the best tag sequences for a batch, concatenated. *Shape:* (tokens, tags) to (tokens,)"""
         packing = packing_of(self.layout, emissions.shape, lengths)
         return viterbi(*self._decodable(emissions, packing, allowed), packing)
 
     def k_best(
         self, emissions: AnyFloats, lengths: Lengths, k: int, allowed: BoolArray | None = None
     ) -> list[list[ScoredPath]]:
-        """Return the k best tag sequences of each text with their scores, best first.
+        """Return the k best tag sequences for each text with their scores, best first.
 
         Short texts may have fewer than k tag sequences.
         """
@@ -71,7 +71,7 @@ class PathScorer:
     ) -> ForwardBackward:
         """Run the forward-backward algorithm.
 
-        The functions of `crf.marginals` compute probabilities and the entropy from the result.
+        The functions in `crf.marginals` compute probabilities and the entropy from the result.
 
         temperature (float): All scores are divided by this value. Values above 1 flatten the distribution over tag
             sequences.
@@ -104,7 +104,7 @@ class PathScorer:
 
 
 def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> Packing:
-    """Return the `Packing` of a batch. Raises a ValueError if the emissions have the wrong shape."""
+    """Return the `Packing` for a batch. Raises a ValueError if the emissions have the wrong shape."""
     if len(shape) != 2 or shape[1] != layout.n_tags:
         expected = f"(tokens, {layout.n_tags}) for {layout.n_labels} entity types"
         raise ValueError(f"emissions must have shape {expected}, got {shape}")
@@ -112,7 +112,7 @@ def packing_of(layout: TagLayout, shape: tuple[int, ...], lengths: Lengths) -> P
 
 
 def mask_emissions(emissions: AnyFloats, allowed: BoolArray | None) -> AnyFloats:
-    """Set the emissions of tags that are not allowed to -inf. *Shape:* (tokens, tags)"""
+    """Set the emissions to -inf for all tags that are not allowed. *Shape:* (tokens, tags)"""
     return emissions if allowed is None else np.where(allowed, emissions, np.array(-np.inf, emissions.dtype))
 
 

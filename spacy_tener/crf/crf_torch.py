@@ -8,9 +8,9 @@ score for each tag at each token. The CRF adds transition scores for pairs of ad
     loss     = -log P(gold) = log Z - score(gold)
 
 Only well-formed BIOES sequences are possible, such as `B-PER E-PER O S-LOC`. Each tag sequence corresponds to a list of
-non-overlapping entities. `spacy_tener.tagging.TagLayout` defines the ids of the tags.
+non-overlapping entities. `spacy_tener.tagging.TagLayout` defines the tag ids.
 
-The texts of a batch are concatenated without padding: emissions have the shape (tokens, tags), and `lengths` contains
+The texts in a batch are concatenated without padding: emissions have the shape (tokens, tags), and `lengths` contains
 the number of tokens in each text. An empty text has exactly one tag sequence, with the score 0.
 
 The recursion for log Z runs in NumPy (see `forward`), without autograd. The gradient of log Z with respect to a score
@@ -46,10 +46,11 @@ def upcast(emissions: Tensor) -> Tensor:
 
 
 class LogPartition(torch.autograd.Function):
-    """Autograd function for the log-partition function log Z of each sequence in a batch.
+    """Autograd function for the log-partition function log Z for each sequence in a batch.
 
-    The sum includes all tag sequences of allowed tags. The gradient with respect to an emission is the marginal
-    probability of the tag. The gradient with respect to a transition score is the expected number of such transitions.
+    The sum includes all tag sequences that only contain allowed tags. The gradient with respect to an emission is the
+    marginal probability of the tag. The gradient with respect to a transition score is the expected number of such
+    transitions.
     """
 
     @staticmethod
@@ -75,7 +76,7 @@ class LogPartition(torch.autograd.Function):
     def backward(ctx: Any, weight: Tensor) -> Gradients:
         forward_backward: ForwardBackward = ctx.forward_backward
         packing = forward_backward.packing
-        # `weight` is the gradient of the loss with respect to log Z of each sequence.
+        # `weight` is the gradient of the loss with respect to log Z for each sequence.
         weights = weight.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
         paths, total = forward_backward.unnormalized_log_marginals()
         paths -= total
@@ -89,7 +90,7 @@ class LogPartition(torch.autograd.Function):
 def _gradients(
     transitions: Transitions, packing: Packing, counts: AnyFloats, transition_counts: AnyFloats, dtype: torch.dtype
 ) -> Gradients:
-    """Return the gradients of the emissions and of the CRF parameters start, end, outside and inside.
+    """Return the gradients of the emissions and the CRF parameters start, end, outside and inside.
 
     counts (AnyFloats): Expected count of each tag at each token. *Shape:* (tokens, tags)
     transition_counts (AnyFloats): Expected count of each transition. *Shape:* (tags, tags)
@@ -101,16 +102,15 @@ def _gradients(
     return next(gradients).to(dtype), *gradients
 
 
-# The parameters of a CRF: start, end, outside and inside.
+# The CRF parameters: start, end, outside and inside.
 CRFWeights = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 class CRF(nn.Module):
     """Linear-chain CRF with learned transition scores.
 
-    All methods compute on the CPU, since the recursion over tokens consists of hundreds of small sequential steps. On a
-    GPU, launching kernels would take most of the time of a training step. float16 and bfloat16 emissions are converted
-    to float32.
+    All methods compute on the CPU, since the recursion over tokens has hundreds of small sequential steps. On a GPU,
+    launching kernels would take most of the training time. float16 and bfloat16 emissions are converted to float32.
 
     n_labels (int): Number of labels (entity types). The CRF has `4 * n_labels + 1` tags.
     """
@@ -137,7 +137,7 @@ class CRF(nn.Module):
     def resize(self, n_labels: int) -> CRF:
         """Return a CRF with additional labels.
 
-        Existing labels keep their parameters. The parameters of new labels are initialized to zero.
+        Existing labels keep their parameters. New parameters are initialized to zero.
         """
         old = self.layout
         if n_labels < old.n_labels:
@@ -153,12 +153,12 @@ class CRF(nn.Module):
         return grown
 
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
-        """Compute the log-partition function log Z of each sequence.
+        """Compute the log-partition function log Z for each sequence.
 
         emissions (Tensor): *Shape:* (tokens, tags)
         lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
         allowed (Tensor | None): Mask of the allowed tags for each token. None allows all tags. *Shape:* (tokens, tags)
-        RETURNS (Tensor): log Z of each sequence. -inf if no tag sequence is allowed. *Shape:* (sequences,)
+        RETURNS (Tensor): log Z for each sequence. -inf if no tag sequence is allowed. *Shape:* (sequences,)
         """
         emissions, weights = self.on_host(emissions)
         sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
@@ -217,7 +217,7 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
     The score is -inf if the tag sequence contains a transition that is not well-formed.
 
     weights (CRFWeights): The CRF parameters start, end, outside and inside.
-    packing (Packing): Lengths of the sequences.
+    packing (Packing): Sequence lengths.
     tags (Tensor): The tag sequences, concatenated. *Shape:* (tokens,)
     RETURNS (Tensor): float64. *Shape:* (sequences,)
     """
@@ -241,7 +241,7 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
 def _log_likelihood(
     emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
 ) -> Tensor:
-    """Return log Z of each sequence, or the negative log-likelihood of `tags` if given.
+    """Return log Z for each sequence, or the negative log-likelihood of `tags` if given.
 
     allowed (Tensor | None): Mask of the allowed tags for log Z. *Shape:* (tokens, tags)
     tags (Tensor | None): Gold tag of each token. *Shape:* (tokens,)
@@ -269,7 +269,7 @@ def cross_entropy(
 
         -E_teacher[log P_student(y)] = log Z_student - E_teacher[score_student(y)]
 
-    The score of a tag sequence is linear in the counts of tags and transitions. Therefore, the expected score is the
+    The score of a tag sequence is linear in the tag and transition counts. Therefore, the expected score is the
     student's scores multiplied by the teacher's expected counts. The expected counts are the gradient of the teacher's
     log Z.
 
@@ -303,7 +303,7 @@ def cross_entropy(
     features = (scores.requires_grad_(), *grown.weights)
     with torch.enable_grad():
         allowed = possible if under_annotation is None else under_annotation
-        # The gradient of log Z is the teacher's expected count of each tag and transition.
+        # The gradient of log Z is the teacher's expected count for each tag and transition.
         counts = torch.autograd.grad(weighted_sum(grown.log_partition(scores, lengths, allowed)), features)
     expected = [
         (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
@@ -316,7 +316,7 @@ def cross_entropy(
 def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
     """Return a CRF with additional labels that are scored like O.
 
-    All transitions from and to the tags of a new label have the parameters of O.
+    All transitions from and to a new label's tags have the parameters of O.
     """
     present, grown = crf.layout.n_labels, CRF(n_labels).to(crf.start)
     # Indices into the parameters of `crf` for each tag in the new CRF. Openers (B, O, S) can begin a sequence, and
@@ -332,15 +332,15 @@ def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
 
 
 class CRFHead(nn.Module):
-    """Output layer of a tagger: a linear layer that computes the emissions, and a CRF.
+    """A tagger's output layer: a linear layer that computes the emissions, and a CRF.
 
-    The authors' code of TENER applies a log-softmax to the emissions. We omit it, since it adds a constant to all tags
-    of a token. This changes neither the loss nor the probabilities.
+    The TENER authors' code applies a log-softmax to the emissions. We omit it, since it adds the same constant to all
+    emissions at a token. This changes neither the loss nor the probabilities.
 
-    width (int): Width of the encoder's output.
+    width (int): Encoder output width.
     n_labels (int): Number of labels (entity types).
-    dropout (float): Dropout rate of the encoder's output.
-    depth (int): Maximum nesting depth of entities. The linear layer computes separate emissions for each depth.
+    dropout (float): Dropout rate for the encoder's output.
+    depth (int): Maximum nesting depth. The linear layer computes separate emissions for each depth.
     """
 
     def __init__(self, *, width: int, n_labels: int, dropout: float, depth: int = 1) -> None:

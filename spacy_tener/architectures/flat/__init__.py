@@ -3,5 +3,5 @@
 
 The registered functions are in `flat.py`, and the hyperparameters in `flat_config.py`. `flat_torch.py` and
 `flat_numpy.py` implement the encoder that FLAT and MECT share. `atssa_torch.py` and `atssa_numpy.py` implement the
-encoder of FLAT-ATSSA.
+FLAT-ATSSA encoder.
 """

@@ -1,7 +1,7 @@
 """The FLAT-ATSSA encoder in NumPy, for prediction on a CPU without torch.
 
-Each class is the counterpart of the class with the same name in `atssa_torch` or `selection_torch`. It is created from
-the weights of the torch module, and returns the same output as the module in evaluation mode. The tests in
+Each class corresponds to the class with the same name in `atssa_torch` or `selection_torch`. It is created from the
+torch module's weights, and returns the same output as the module in evaluation mode. The tests in
 `tests/architectures/test_parity.py` compare the outputs.
 """
 
@@ -65,7 +65,7 @@ class WordFusion:
         return fused
 
     def _scores(self, query: FloatArray, key: FloatArray, covers: Covers, order: IntArray) -> FloatArray:
-        """Compute the attention score `(q + u) . k + (q + v) . R` of each character and each word that contains it.
+        """Compute the attention score `(q + u) . k + (q + v) . R` for each character and each word that contains it.
 
         See eq. 5 of Hu et al. (2022), where `R` is the relative position embedding.
 
@@ -114,7 +114,7 @@ class SelectiveAttention(AdaptedAttention):
         return attend(*self.heads(x, bucket), bucket.is_real, partial(select, k=self.k), thresholds)
 
     def thresholds(self, x: FloatArray, bucket: PaddedBucket) -> FloatArray:
-        """Compute the threshold T of each query (eq. 7 of Hu et al., 2022). *Shape:* (padded tokens, heads)"""
+        """Compute the threshold T for each query (eq. 7 of Hu et al., 2022). *Shape:* (padded tokens, heads)"""
         mean = bucket.means(x)
         return self.threshold(np.concatenate((x, mean, x * mean, x - mean), axis=1))
 
@@ -123,12 +123,12 @@ def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k
     """Compute unnormalized attention weights in which only the selected keys have a weight.
 
     A key is selected if its score reaches the query's threshold, or if it is among the k largest scores (eq. 8 of
-    Hu et al., 2022). The weight of a selected key is proportional to the exponential of its score. The weight of any
-    other key is 0. With k = 0, all weights of a query can be 0.
+    Hu et al., 2022). A selected key has a weight proportional to the exponential of its score. Any other key has the
+    weight 0. With k = 0, all weights of a query can be 0.
 
     scores (FloatArray): Attention scores, which are overwritten. *Shape:* (sequences, heads, queries, keys)
     padding (Optional[FloatArray]): -inf for padded keys, 0 for other keys. *Shape:* (sequences, 1, 1, keys)
-    thresholds (FloatArray): Threshold of each query. *Shape:* (sequences, heads, queries)
+    thresholds (FloatArray): Threshold for each query. *Shape:* (sequences, heads, queries)
     k (int): Minimum number of selected keys.
     RETURNS (FloatArray): *Shape:* (sequences, heads, queries, keys)
     """
@@ -147,9 +147,9 @@ def select(scores: FloatArray, padding: FloatArray | None, thresholds: Any, *, k
 
 
 def kth_largest(x: FloatArray, k: int) -> FloatArray:
-    """Return the k-th largest number in each row of an array, or -inf if a row has less than k numbers.
+    """Return the k-th largest number in each row of an array, or -inf if the row has fewer than k numbers.
 
-    Duplicates count separately: the second largest number of `[5, 5, 1]` is 5.
+    Duplicates count separately: the second largest number in `[5, 5, 1]` is 5.
 
     *Shape:* (..., keys) to (..., 1)
     """

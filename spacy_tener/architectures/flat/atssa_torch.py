@@ -1,6 +1,6 @@
 """The FLAT-ATSSA encoder in torch (Hu et al., 2022), for training and for prediction on a GPU.
 
-The encoder consists of a word fusion layer and of transformer layers with selective attention. `WordFusion` implements
+The encoder consists of a word fusion layer and transformer layers with selective attention. `WordFusion` implements
 section 3.3 of the paper. Each character attends to the lexicon words that contain the character. For a character at
 position i, and a word from position `head` to position `tail`, the attention score A is
 
@@ -12,7 +12,7 @@ in eq. 15 is computed as the sum of two products, one per distance. The products
 no distance is longer than the longest word.
 
 The arrays have one row for each pair of a character and a word that contains the character. So there is no padding, and
-the number of rows is the total length of the words.
+the number of rows is the total word length.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class CoverSegments:
     lattice (Lattice): Word positions.
     device (torch.device | str): Device for the tensors.
 
-    characters (Segments): The pairs of each character.
-    words (Segments): The pairs of each word.
-    from_head (Segments): The pairs of each distance between the first character of the word and the character.
-    from_tail (Segments): The pairs of each distance between the character and the last character of the word.
+    characters (Segments): The pairs, grouped by character.
+    words (Segments): The pairs, grouped by word.
+    from_head (Segments): The pairs, grouped by the distance between the word's first character and the character.
+    from_tail (Segments): The pairs, grouped by the distance between the character and the word's last character.
     longest (int): Maximum word length in characters.
     """
 
@@ -90,14 +90,14 @@ class WordFusion(nn.Module):
         return covers.characters.sum((weights[..., None] * values).flatten(1))
 
     def weights(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Compute the attention weight of each character and each word that contains it, with a softmax over the words.
+        """Compute the attention weight for each character and each word that contains it, a softmax over the words.
 
         RETURNS (Tensor): *Shape:* (pairs, heads)
         """
         return covers.characters.softmax(self.scores(chars, words, covers))
 
     def scores(self, chars: Tensor, words: Tensor, covers: CoverSegments) -> Tensor:
-        """Compute the attention score of each character and each word that contains it (Hu et al., 2022, eq. 5).
+        """Compute the attention score for each character and each word that contains it (Hu et al., 2022, eq. 5).
 
         RETURNS (Tensor): *Shape:* (pairs, heads)
         """
@@ -107,12 +107,12 @@ class WordFusion(nn.Module):
         return ((q + self.u) * k + (q + self.v) * r).sum(-1)
 
     def positions(self, covers: CoverSegments, *, like: Tensor) -> Tensor:
-        """Compute the position embedding of each character relative to each word that contains it (eq. 15).
+        """Compute each character's position embedding relative to each word that contains it (eq. 15).
 
         RETURNS (Tensor): *Shape:* (pairs, width)
         """
         sin, cos = sinusoids(covers.longest, self.width, like)
-        # Eq. 15 embeds i - tail, the negative of the distance `from_tail`. Its sine has the opposite sign.
+        # Eq. 15 embeds i - tail, which is the distance `-from_tail`. So the sine has the opposite sign.
         behind, ahead = self.from_head(interleave(sin, cos)), self.from_tail(interleave(-sin, cos))
         return covers.from_head.gather(behind) + covers.from_tail.gather(ahead)
 

@@ -1,7 +1,7 @@
 """The registered architectures FLAT, FLAT-ATSSA and MECT, for Docs whose tokens are characters.
 
 The models embed the characters of a sentence and the lexicon words that occur in the sentence, encode both, and return
-a vector for each character. Use a model as `tok2vec` of `spacy_tener.CRFTagger.v1` or of spaCy's components.
+a vector for each character. Use a model as `tok2vec` in `spacy_tener.CRFTagger.v1` or in spaCy's components.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def build_flat(
         `spacy_tener.CharEmbed.v1`.
     words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
         `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
-    width (int): Hidden size d of the transformer. Linear layers project the embeddings to this size.
+    width (int): Transformer hidden size d. Linear layers project the embeddings to this size.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, which must divide `width`.
     ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
@@ -61,8 +61,8 @@ def build_flat(
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     distances (Optional[List[Literal["hh", "ht", "th", "tt"]]]): Which distances the relative position embeddings
         encode. A character or word has a head (first position) and a tail (last position), so there are four distances
-        between two of them: head to head, head to tail, tail to head and tail to tail. None for all four distances, as
-        in the paper. The authors' code and MECT use "hh" and "tt".
+        between two characters or words: head to head, head to tail, tail to head and tail to tail. None for all four
+        distances, as in the paper. The authors' code and MECT use "hh" and "tt".
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns a vector for each character. *Shape:*
         (characters, width)
     """
@@ -98,16 +98,16 @@ def build_flat_atssa(
 ) -> EmbedModel:
     """Construct the FLAT-ATSSA model: a transformer over characters that are enriched with lexicon words.
 
-    Registered as `spacy_tener.FLAT_ATSSA.v1`. The model is described in section 4 of Hu et al. (2022). The CRF of the
-    paper is added by `spacy_tener.CRFTagger.v1`. First, each character attends to the words that contain the character
-    (word fusion). Transformer layers then encode the characters with selective self-attention: a query only attends to
-    keys whose score reaches a learned threshold. The defaults are the same as in the paper.
+    Registered as `spacy_tener.FLAT_ATSSA.v1`. The model is described in section 4 of Hu et al. (2022).
+    `spacy_tener.CRFTagger.v1` adds the paper's CRF. First, each character attends to the words that contain the
+    character (word fusion). Transformer layers then encode the characters with selective self-attention: a query only
+    attends to keys whose score reaches a learned threshold. The defaults are the same as in the paper.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.
     words (Optional[Model[List[Doc], LatticeWords]]): Lexicon word embedding layer. Defaults to
         `spacy_tener.LexiconEmbed.v1` with jieba's dictionary.
-    width (int): Hidden size d of the transformer.
+    width (int): Transformer hidden size d.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h, in the transformer layers and in the word fusion. `width / heads` must be
         an even integer.
@@ -163,9 +163,9 @@ def build_mect(
 
     Registered as `spacy_tener.MECT.v1`. The model is described in section 4 of Wu et al. (2021,
     https://arxiv.org/abs/2107.05418). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The model has two
-    streams: one for characters and words, and one for the radicals of the characters. In the cross-attention, each
-    stream computes its queries from the other stream. The outputs of the streams are concatenated. The default sizes
-    are taken from the authors' code for the Weibo corpus.
+    streams: one for characters and words, and one for the characters' radicals. In the cross-attention, each stream
+    computes its queries from the other stream. The two outputs are concatenated. The default sizes are taken from the
+    authors' code for the Weibo corpus.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.
@@ -179,7 +179,7 @@ def build_mect(
     ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
     dropout (float): Feed-forward dropout rate.
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
-    random_attention (int): Number of positions with random attention, which is a learned bias of the attention score
+    random_attention (int): Number of positions with random attention, which adds a learned bias to the attention score
         for each pair of positions. Characters and words have consecutive positions. Longer sentences are allowed, but
         later positions have no bias. 0 for no random attention (the ablation "- RA" in the paper).
     streams (Optional[Callable]): A custom encoder class with the same interface as `flat_torch.SpanEncoder`. None for
@@ -215,7 +215,7 @@ def _lattice_layer(
 ) -> EmbedModel:
     """Create a Thinc layer that embeds and encodes characters and lexicon words.
 
-    name (str): Name of the layer.
+    name (str): Layer name.
     predictor (Optional[Callable]): The NumPy implementation, a class that is created from the config and the weights.
         None if the encoder has only a torch implementation.
     config (LatticeConfig): Encoder hyperparameters.
@@ -248,12 +248,12 @@ class LatticeLayer(Layer):
 
 
 def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int) -> nn.Module:
-    """Create the torch module of a FLAT, FLAT-ATSSA or MECT encoder.
+    """Create the torch module for a FLAT, FLAT-ATSSA or MECT encoder.
 
     config (LatticeConfig): Encoder hyperparameters.
     nO (int): Output width, which is always `config.width`.
     nW (int): Word embedding width.
-    nI (int): Width of the character embeddings (`nI0`) and, for MECT, of the radical embeddings (`nI1`).
+    nI (int): Character embedding width (`nI0`) and, for MECT, radical embedding width (`nI1`).
     """
     from .atssa_torch import AtssaEncoder
     from .flat_torch import SpanEncoder
@@ -265,7 +265,7 @@ def _build_lattice_encoder(*, config: LatticeConfig, nO: int, nW: int, **nI: int
 
 
 def _init_lattice(lattice_layer: LatticeLayer, X: list[Doc] | None = None, Y: Any = None) -> None:
-    """Initialize the embedding layers. If the widths of all embeddings are known, create the torch module."""
+    """Initialize the embedding layers. If all embedding widths are known, create the torch module."""
     for layer in lattice_layer.layers:
         layer.initialize(X=X)
     *streams, words = lattice_layer.layers

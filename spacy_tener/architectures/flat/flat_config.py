@@ -1,6 +1,6 @@
 """The hyperparameters of the FLAT, FLAT-ATSSA and MECT encoders.
 
-The torch and NumPy implementations of an encoder are both created from the same config.
+An encoder's torch and NumPy implementations are both created from the same config.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from ...validation import STRICT, SettingError
 
 Distance = Literal["hh", "ht", "th", "tt"]
 
-# The four distances between two spans (FLAT, section 3.2). A span is a character or a lexicon word. "h" is the head of
-# the span, its first position, and "t" is the tail, its last position. `SpanPlan.distances` has a column per distance.
+# The four distances between two spans (FLAT, section 3.2). A span is a character or a lexicon word. "h" is the span's
+# head (first position), and "t" is its tail (last position). `SpanPlan.distances` has a column per distance.
 DISTANCES = ("hh", "ht", "th", "tt")
 
-# Size of the square blocks in which the biases of MECT's random attention are stored. See `flat_torch.RandomAttention`.
+# MECT's random attention stores its biases in square blocks of this size. See `flat_torch.RandomAttention`.
 RANDOM_BLOCK = 16
 
 
@@ -40,7 +40,7 @@ class FlatConfig(StackConfig):
 
     distances: Sequence[Distance] | None = None
 
-    # FLAT has fixed values for these options of MectConfig. Both configs are passed to the same modules.
+    # FLAT has fixed values for these MectConfig options. Both configs are passed to the same modules.
     n_streams: ClassVar[int] = 1
     streams: ClassVar[None] = None
     key_projection: ClassVar[bool] = True
@@ -68,7 +68,7 @@ class AtssaConfig(StackConfig):
     dropout (float): Feed-forward dropout rate.
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     selection (Union[Literal["adaptive", "none"], Callable]): How keys are selected: "adaptive" for keys whose score
-        reaches the query's threshold, "none" for all keys, or an attention class with the interface of
+        reaches the query's threshold, "none" for all keys, or an attention class with the same interface as
         `selection_torch.SelectiveAttention`.
     k (int): Minimum number of selected keys per query.
     alpha (float): Slope of the sigmoid that replaces the step function at the threshold during training.
@@ -86,7 +86,7 @@ class AtssaConfig(StackConfig):
 
     @property
     def position_width(self) -> int:
-        """Width of the position embeddings. As in TENER, it is the width of an attention head (TENER, eq. 17)."""
+        """Position embedding width. As in TENER, it is the width of an attention head (TENER, eq. 17)."""
         return self.head_width
 
     @property
@@ -105,7 +105,7 @@ class MectConfig(StackConfig):
     ff_width (Optional[int]): Feed-forward hidden size. None for three times the width.
     dropout (float): Feed-forward dropout rate.
     attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
-    random_attention (int): Number of positions with random attention, which is a learned bias of the attention score
+    random_attention (int): Number of positions with random attention, which adds a learned bias to the attention score
         for each pair of positions. 0 for no random attention.
     streams (Optional[Callable]): A custom encoder class with the same interface as `flat_torch.SpanEncoder`. None for
         the paper's encoder.
@@ -116,7 +116,7 @@ class MectConfig(StackConfig):
 
     n_streams: ClassVar[int] = 2
 
-    # MECT has no key projection. The input of the attention layer is used as keys (identity matrix I in eq. 7).
+    # MECT has no key projection. The attention layer's input is used as keys (identity matrix I in eq. 7).
     key_projection: ClassVar[bool] = False
     # The relative position embeddings encode two distances: head to head and tail to tail (eq. 11).
     used_distances: ClassVar[Sequence[str]] = ("hh", "tt")

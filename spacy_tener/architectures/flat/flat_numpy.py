@@ -1,8 +1,8 @@
 """The FLAT and MECT encoder in NumPy, for prediction on a CPU without torch.
 
-Each class is the counterpart of the class with the same name in `flat_torch`. It is created from the weights of the
-torch module, and returns the same output as the module in evaluation mode. The tests in
-`tests/architectures/test_parity.py` compare the outputs.
+Each class corresponds to the class with the same name in `flat_torch`. It is created from the torch module's weights,
+and returns the same output as the module in evaluation mode. The tests in `tests/architectures/test_parity.py` compare
+the outputs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_CACHED = 512
 class SpanPositions:
     """Relative position embeddings, which encode the distances between two spans. See `flat_torch.SpanPositions`.
 
-    width (int): Width d of the embeddings.
+    width (int): Embedding width d.
     distances (Sequence[str]): Names of the distances that the embeddings encode: "hh", "ht", "th" or "tt".
     weights (Weights): The torch module's weights.
     """
@@ -40,7 +40,7 @@ class SpanPositions:
         self._cached: tuple[int, FloatArray] | None = None
 
     def __call__(self, plan: SpanPlan) -> FloatArray:
-        """Compute the embedding of each distinct relative position in a batch.
+        """Compute an embedding for each distinct relative position in a batch.
 
         A relative position consists of the distances between two spans.
 
@@ -55,13 +55,13 @@ class SpanPositions:
         return relu(total)
 
     def _terms(self, longest: int) -> tuple[int, FloatArray]:
-        """Return a lookup table with the projected sinusoidal embedding of each distance.
+        """Return a lookup table with the projected sinusoidal embedding for each distance.
 
         The table only depends on the weights and the maximum distance, so it is cached. Its length is rounded up to a
         power of 2, so that a slightly longer sentence does not require a new table.
 
-        longest (int): Length of the longest sentence. All distances are between `-longest` and `longest`, exclusive.
-        RETURNS (Tuple[int, FloatArray]): The row index of distance 0, and the table. The table has a row per distance
+        longest (int): Maximum sentence length. All distances are between `-longest` and `longest`, exclusive.
+        RETURNS (Tuple[int, FloatArray]): The row index for distance 0, and the table. The table has a row per distance
             and a column per name in `distances`. *Shape:* (2 * length - 1, names, width)
         """
         cached = self._cached  # another thread may replace the attribute, so read it only once
@@ -69,8 +69,7 @@ class SpanPositions:
             return cached
         length = longest if longest > MAX_CACHED else min(MAX_CACHED, 1 << max(longest - 1, 63).bit_length())
         sin, cos = sinusoids(length, self.width)
-        # Mirror the embeddings of the distances >= 0 to get those of the negative distances: sin(-x) = -sin(x) and
-        # cos(-x) = cos(x).
+        # For negative distances, mirror the embeddings: sin(-x) = -sin(x) and cos(-x) = cos(x).
         symmetric = interleave(np.concatenate((-sin[:0:-1], sin)), np.concatenate((cos[:0:-1], cos)))
         terms = length - 1, self.fuse(symmetric).reshape(len(symmetric), len(self.distance_indices), self.width)
         if length <= MAX_CACHED:
@@ -98,7 +97,7 @@ class SpanAttention:
     def __call__(
         self, x: FloatArray, rows: FloatArray, relative: FloatArray, groups: Sequence[QueryGroup]
     ) -> FloatArray:
-        """Compute attention within each sentence. Each query attends to all spans of its sentence.
+        """Compute attention within each sentence. Each query attends to all spans in its sentence.
 
         x (FloatArray): Hidden states from which the queries are projected. *Shape:* (queries, width)
         rows (FloatArray): Hidden states from which the keys and values are projected. *Shape:* (spans, width)
@@ -113,7 +112,7 @@ class SpanAttention:
         for group in groups:
             scores = _products(q[group.queries], k[group.keys])
             products = _products(q_position[group.queries], positions[group.columns])
-            # Look up the position score of each pair of a query and a key. On flat rows, np.take is faster than
+            # Look up the position score for each query and key. On flat rows, np.take is faster than
             # np.take_along_axis.
             pairs = group.pairs + np.arange(0, products[0].size, products.shape[2])[:, None]
             scores += np.take(products.reshape(self.n_heads, -1), pairs, axis=1)
@@ -148,7 +147,7 @@ class SpanAttention:
 
 
 def _products(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Compute the dot products of the rows in `a` with the rows in `b`, for each attention head.
+    """Compute the dot products between all rows in `a` and all rows in `b`, for each attention head.
 
     a (FloatArray): *Shape:* (rows of a, heads, head width)
     b (FloatArray): *Shape:* (rows of b, heads, head width)
@@ -184,8 +183,8 @@ class SpanEncoder:
         """Encode the characters in a batch of sentences.
 
         inputs (Any): The character embeddings, the radical embeddings (MECT only), the word embeddings, and the
-            `Lattice` with the positions of the words. *Shape:* (characters, character width), (characters, radical
-            width) and (words, word width)
+            `Lattice` with the word positions. *Shape:* (characters, character width), (characters, radical width) and
+            (words, word width)
         RETURNS (FloatArray): Character hidden states. *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
@@ -194,7 +193,7 @@ class SpanEncoder:
         relative = [positions(plan) for positions in self.positions]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
-        # Words have no radical embeddings. In the radical stream of MECT, their hidden states are zeros.
+        # Words have no radical embeddings. In MECT's radical stream, their hidden states are zeros.
         words_of_streams = [of_words, *(np.zeros_like(of_words) for _ in streams[1:])]
         rows = [np.concatenate(pair) for pair in zip(streams, words_of_streams, strict=True)]
         for layer in inner:
@@ -213,7 +212,7 @@ class SpanEncoder:
     ) -> list[FloatArray]:
         """Compute a transformer layer for each stream. See `flat_torch.SpanLayer`.
 
-        layers (Sequence[TransformerLayer]): The layer of each stream.
+        layers (Sequence[TransformerLayer]): One layer per stream.
         queries (Sequence[FloatArray]): Per stream, the hidden states that are updated. *Shape:* (queries, width)
         rows (Sequence[FloatArray]): Per stream, the hidden states of all spans. *Shape:* (spans, width)
         relative (Sequence[FloatArray]): Per stream, the relative position embeddings. *Shape:* (relative positions,

@@ -1,8 +1,8 @@
 """The FLAT (Li et al., 2020) and MECT (Wu et al., 2021) encoder in torch, for training and for prediction on a GPU.
 
-The encoder is a transformer over spans. A span is a character or a lexicon word of the sentence. Its head h is the
-position of its first character, and its tail t the position of its last character. The attention score A of a query
-span i and a key span j is (FLAT, section 3.2)
+The encoder is a transformer over spans. A span is a character or a lexicon word in the sentence. Its head h and its
+tail t are the positions of its first and last character. The attention score A for a query span i and a key span j is
+(FLAT, section 3.2)
 
     A_ij = (q_i + u) . k_j + (q_i + v) . (W_R R_ij)
     R_ij = ReLU(W_r [p(h_i - h_j) ; p(h_i - t_j) ; p(t_i - h_j) ; p(t_i - t_j)])
@@ -12,7 +12,7 @@ sinusoidal embedding of a distance.
 
 Computed literally, `R_ij` requires an array with the shape (sentences, spans, spans, 4 d). But many pairs of spans have
 the same distances. So this module computes the embedding once for each distinct relative position in the batch
-(`SpanPositions`), and looks up the position score of each pair. `plans.py` describes the algorithm.
+(`SpanPositions`), and looks up the position score for each pair. `plans.py` describes the algorithm.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class SpanPositions(nn.Module):
     p. The product is computed as the sum `W_1 p(d_1) + W_2 p(d_2) + ..`. So each term can be looked up in a table, with
     one row for each distance.
 
-    width (int): Width d of the sinusoidal embeddings and of the output.
+    width (int): Width d of the sinusoidal embeddings and the output.
     distances (Sequence[str]): Names of the distances that the embeddings encode: "hh" (head to head), "ht" (head to
         tail), "th" or "tt". The FLAT paper uses all four distances. The authors' code and MECT use "hh" and "tt".
     """
@@ -61,19 +61,18 @@ class SpanPositions(nn.Module):
         nn.init.uniform_(self.fuse.weight, -bound, bound)
 
     def forward(self, distances: Tensor, longest: int) -> Tensor:
-        """Compute the embedding of each distinct relative position in a batch.
+        """Compute an embedding for each distinct relative position in a batch.
 
         A relative position consists of the distances between two spans.
 
         distances (Tensor): The distances of each relative position: head to head, head to tail, tail to head and tail
             to tail. *Shape:* (relative positions, 4)
-        longest (int): Length of the longest sentence. All distances are between `-longest` and `longest`, exclusive.
+        longest (int): Maximum sentence length. All distances are between `-longest` and `longest`, exclusive.
         RETURNS (Tensor): *Shape:* (relative positions, width)
         """
         width, n = self.fuse.in_features, len(self.distance_indices)
         sin, cos = sinusoids(longest, width, self.fuse.weight)
-        # Mirror the embeddings of the distances >= 0 to get those of the negative distances: sin(-x) = -sin(x) and
-        # cos(-x) = cos(x).
+        # For negative distances, mirror the embeddings: sin(-x) = -sin(x) and cos(-x) = cos(x).
         symmetric = interleave(torch.cat((-sin[1:].flip(0), sin)), torch.cat((cos[1:].flip(0), cos)))
         terms = self.fuse(symmetric).view(-1, width)
         # `terms` contains W_i p(d) in row (d + longest - 1) * n + i. `zero` contains the row indices for d = 0.
@@ -84,16 +83,16 @@ class SpanPositions(nn.Module):
 
 
 class RandomAttention(nn.Module):
-    """The random attention of MECT: a learned bias of the attention score for each pair of positions (eq. 12 and 13).
+    """MECT's random attention: a learned bias on the attention score for each pair of positions (eq. 12 and 13).
 
-    The characters of a sentence have the first positions, followed by the words.
+    A sentence's characters have the first positions, followed by the words.
 
-    The bias matrix is stored as an embedding table with sparse gradients. Each row of the table is a square block of
-    the matrix. So a training step only updates the blocks for the positions that occur in the batch.
+    The bias matrix is stored as an embedding table with sparse gradients. Each table row is a square block of the
+    matrix. So a training step only updates the blocks for the positions that occur in the batch.
 
     n_heads (int): Number of attention heads h.
     n_positions (int): Number M of positions with a bias. Longer sentences are allowed, but later positions have no
-        bias. In the authors' code, M is the length of the longest sentence in the corpus.
+        bias. In the authors' code, M is the maximum sentence length in the corpus.
     """
 
     def __init__(self, *, n_heads: int, n_positions: int) -> None:
@@ -132,8 +131,8 @@ class SpanHeads(NamedTuple):
     k (Tensor): Keys. *Shape:* (spans, heads, head width)
     v (Tensor): Values. *Shape:* (spans, heads, head width)
     positions (Tensor): Projected relative position embeddings `W_R R`. *Shape:* (relative positions, heads, head width)
-    bias (Tensor | None): Bias of the attention score for each query and key position, or None without random attention.
-        The last row is zero. *Shape:* (query positions, heads, key positions)
+    bias (Tensor | None): Attention score bias for each query and key position, or None without random attention. The
+        last row is zero. *Shape:* (query positions, heads, key positions)
     """
 
     q: Tensor
@@ -147,7 +146,7 @@ class SpanHeads(NamedTuple):
     def join(cls, streams: Sequence[SpanHeads]) -> SpanHeads:
         """Concatenate the attention heads of several streams.
 
-        A single attention operation with the heads of both streams makes a training step of MECT 7 % faster.
+        A single attention operation with the heads of both streams makes a MECT training step 7 % faster.
         """
         if len(streams) == 1:
             return streams[0]
@@ -156,7 +155,7 @@ class SpanHeads(NamedTuple):
 
 
 def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
-    """Compute attention within each sentence. Each query attends to all spans of its sentence.
+    """Compute attention within each sentence. Each query attends to all spans in its sentence.
 
     heads (SpanHeads): Queries, keys, values and relative positions in the batch.
     groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
@@ -174,7 +173,7 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
 
 
 def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
-    """Yield the padded queries, keys, values and relative positions of each bucket.
+    """Yield the padded queries, keys, values and relative positions for each bucket.
 
     A bucket contains query groups of similar size.
 
@@ -201,8 +200,8 @@ def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
     """
     scores = torch.matmul(padded.q, padded.k.transpose(2, 3))
     products = torch.matmul(padded.q_position, padded.positions.transpose(2, 3))
-    # `products` contains the score of each query and each relative position in the group. Look up the relative position
-    # of each pair of a query and a key.
+    # `products` contains the score for each query and each relative position in the group. Look up the relative
+    # position of each query and key.
     scores += products.gather(3, bucket.pairs.expand(-1, products.shape[1], -1, -1))
     if padded.bias is not None:
         n_keys = min(padded.bias.shape[2], scores.shape[3])
@@ -220,7 +219,7 @@ class SpanAttention(nn.Module):
     A span is a character or a lexicon word. See the module's docstring for the equations.
 
     width (int): Input and output width d.
-    n_heads (int): Number of attention heads h. The width of a head is `width / n_heads`.
+    n_heads (int): Number of attention heads h. The head width is `width / n_heads`.
     key_projection (bool): Whether to project the keys, as in FLAT. If False, the input is used as keys (MECT, eq. 7).
     n_positions (int): Number of positions with random attention (MECT, eq. 12 and 13). 0 for no random attention.
     """
@@ -249,7 +248,7 @@ class SpanAttention(nn.Module):
         q, k, v, positions = (split_heads(project(source), self.n_heads) for project, source in inputs)
         bias = None
         if self.random is not None:
-            # Append a row of zeros. `span_map` uses this row for query positions without random attention.
+            # Append a zero row. `span_map` uses this row for query positions without random attention.
             bias = F.pad(self.random(*groups.max_positions), (0, 0, 0, 0, 0, 1))
         return SpanHeads(q + self.u, q + self.v, k, v, positions, bias)
 
@@ -266,10 +265,10 @@ def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
 
 
 class SpanLayer(nn.Module):
-    """A layer of the encoder, which consists of one transformer layer per stream.
+    """An encoder layer, which consists of one transformer layer per stream.
 
-    FLAT has a single stream. MECT has a stream for characters and words, and a stream for radicals. In the
-    cross-attention of MECT, the queries of each stream are projected from the hidden states of the other stream.
+    FLAT has a single stream. MECT has a stream for characters and words, and a stream for radicals. In MECT's
+    cross-attention, each stream's queries are projected from the other stream's hidden states.
 
     config (FlatConfig | MectConfig): Encoder hyperparameters.
     n_streams (int): Number of streams: 1 for FLAT, 2 for MECT.
@@ -283,7 +282,7 @@ class SpanLayer(nn.Module):
     def forward(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[Tensor]:
-        """Compute the transformer layer of each stream.
+        """Compute the transformer layer for each stream.
 
         queries (Sequence[Tensor]): Per stream, the hidden states that are updated. *Shape:* (queries, width)
         rows (Sequence[Tensor]): Per stream, the hidden states of all spans. *Shape:* (spans, width)
@@ -300,7 +299,7 @@ class SpanLayer(nn.Module):
     def heads(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
     ) -> list[SpanHeads]:
-        """Compute the queries, keys and values of each stream. See `forward` for the arguments."""
+        """Compute the queries, keys and values for each stream. See `forward` for the arguments."""
         # Cross-attention: with two streams, reversing `queries` swaps the inputs from which the queries are projected.
         return [
             cast(SpanAttention, layer.attention).heads(source, spans, positions, groups)
@@ -312,12 +311,12 @@ class SpanEncoder(nn.Module):
     """The FLAT and MECT encoder.
 
     Linear layers project the input embeddings to a common width. Transformer layers then encode the characters and
-    words of each sentence. For MECT, a last linear layer combines the outputs of the two streams (eq. 14).
+    words in each sentence. For MECT, a last linear layer combines the two streams' outputs (eq. 14).
 
-    Only the hidden states of the characters are returned. So the last transformer layer computes no queries for words.
+    Only the characters' hidden states are returned. So the last transformer layer computes no queries for words.
 
     config (FlatConfig | MectConfig): Encoder hyperparameters.
-    widths (int): Width of the character embeddings, of the radical embeddings (MECT only), and of the word embeddings.
+    widths (int): Widths of the character embeddings, radical embeddings (MECT only) and word embeddings.
     """
 
     def __init__(self, config: FlatConfig | MectConfig, *widths: int) -> None:
@@ -337,8 +336,8 @@ class SpanEncoder(nn.Module):
         """Encode the characters in a batch of sentences.
 
         inputs (Any): The character embeddings, the radical embeddings (MECT only), the word embeddings, and the
-            `Lattice` with the positions of the words. *Shape:* (characters, character width), (characters, radical
-            width) and (words, word width)
+            `Lattice` with the word positions. *Shape:* (characters, character width), (characters, radical width) and
+            (words, word width)
         RETURNS (Tensor): Character hidden states. *Shape:* (characters, width)
         """
         *characters, words, lattice = inputs
@@ -350,7 +349,7 @@ class SpanEncoder(nn.Module):
         relative = [positions(distances, plan.longest) for positions in self.positions]
         streams = [project(rows) for project, rows in zip(self.inputs, characters, strict=True)]
         of_words = self.word_input(words)
-        # Words have no radical embeddings. In the radical stream of MECT, their hidden states are zeros.
+        # Words have no radical embeddings. In MECT's radical stream, their hidden states are zeros.
         words_of_streams = [of_words, *(torch.zeros_like(of_words) for _ in streams[1:])]
         rows = [torch.cat(pair) for pair in zip(streams, words_of_streams, strict=True)]
         if inner:

@@ -1,23 +1,23 @@
 """Index arrays for the attention layers of FLAT, FLAT-ATSSA and MECT.
 
-The arrays are computed once per batch and used by all layers, in torch and in NumPy. `Covers` is used for the word
-fusion of FLAT-ATSSA. `plan_spans` is used for the attention of FLAT and MECT.
+The arrays are computed once per batch and used by all layers, in torch and in NumPy. `Covers` is used for word fusion
+in FLAT-ATSSA, and `plan_spans` for attention in FLAT and MECT.
 
-FLAT and MECT compute attention between spans. A span is a character or a lexicon word. In all arrays, the characters of
-all sentences come first, followed by the words of all sentences.
+FLAT and MECT compute attention between spans. A span is a character or a lexicon word. In all arrays, all characters in
+the batch come first, followed by all words.
 
-The relative position of two spans only depends on the length of the query, the length of the key and their distance.
-Therefore, many pairs of spans have the same relative position. Attention is computed for groups of neighbouring queries
-in a sentence, as follows:
+The relative position of a query span and a key span only depends on their lengths and their distance. Therefore, many
+pairs of spans have the same relative position. Attention is computed for groups of neighbouring queries in a sentence,
+as follows:
 
 1. Find the distinct relative positions in the group, the *columns*.
-2. Multiply the queries with the embeddings of the columns. This yields the position score of each query and column.
-3. Look up the position score of each query and key. `pairs` contains the column for each query and key.
+2. Multiply the queries with the column embeddings. This yields the position score for each query and column.
+3. Look up the position score for each query and key. `pairs` contains the column for each query and key.
 
-For ten sentences with 100 characters and 60 words each, this takes 1/16 of the time and less than 1/10 of the memory of
-computing an embedding for each pair.
+For ten sentences with 100 characters and 60 words each, this takes 1/16 of the time and less than 1/10 of the memory
+that an embedding for each pair would take.
 
-This example shows a group of two queries and three keys, which are single characters. Their relative position is the
+This example shows a group with two queries and three keys, which are single characters. Their relative position is the
 distance between the positions:
 
     key           0   1   2
@@ -45,8 +45,8 @@ class Covers:
 
     characters (IntArray): Character index in the batch. *Shape:* (pairs,)
     words (IntArray): Word index in the batch. *Shape:* (pairs,)
-    from_head (IntArray): Distance between the first character of the word and the character. *Shape:* (pairs,)
-    from_tail (IntArray): Distance between the character and the last character of the word. *Shape:* (pairs,)
+    from_head (IntArray): Distance between the word's first character and the character. *Shape:* (pairs,)
+    from_tail (IntArray): Distance between the character and the word's last character. *Shape:* (pairs,)
     longest (int): Maximum word length in characters.
     """
 
@@ -68,7 +68,7 @@ class Covers:
 
 
 # Maximum number of queries in a group. Smaller groups contain fewer relative positions, which makes the matrix products
-# smaller. But more groups require more calls of NumPy or torch.
+# smaller. But more groups require more calls to NumPy or torch.
 MAX_QUERIES = 48
 
 
@@ -76,7 +76,7 @@ MAX_QUERIES = 48
 class QueryGroup:
     """A group of neighbouring queries in a sentence, whose attention is computed at once.
 
-    The keys are all characters and words of the sentence.
+    The keys are all characters and words in the sentence.
 
     sentence (int): Sentence index in the batch.
     position (int): Position of the first query in the sentence. Words have the positions after the characters.
@@ -103,8 +103,7 @@ class SpanPlan:
     word_groups (tuple[QueryGroup, ...]): The groups whose queries are words. Empty if there are no word queries.
     distances (IntArray): The distances of each relative position: head to head, head to tail, tail to head and tail to
         tail. *Shape:* (relative positions, 4)
-    longest (int): Length of the longest sentence in characters. All distances are between `-longest` and `longest`,
-        exclusive.
+    longest (int): Maximum sentence length in characters. All distances are between `-longest` and `longest`, exclusive.
     """
 
     character_groups: tuple[QueryGroup, ...]
@@ -116,8 +115,9 @@ class SpanPlan:
 def plan_spans(lattice: Lattice, *, word_queries: bool) -> SpanPlan:
     """Divide the queries in a batch into groups, and find the relative positions in each group.
 
-    lattice (Lattice): Sentence lengths and word positions of the batch.
-    word_queries (bool): Whether to create groups for words. The last layer of an encoder only needs the characters.
+    lattice (Lattice): Sentence lengths and word positions in the batch.
+    word_queries (bool): Whether to create groups for words. An encoder's last layer only needs the groups for
+        characters.
     """
     n_characters = lattice.n_characters
     table = _PositionTable.of(lattice)
@@ -147,14 +147,14 @@ def plan_spans(lattice: Lattice, *, word_queries: bool) -> SpanPlan:
 class _PositionTable:
     """Assigns an integer to each relative position that can occur in a batch.
 
-    The relative position of a query span and a key span is determined by the length of the query, the length of the key
-    and the offset `head of the query - head of the key`. The integer is the row-major index in an array with one axis
-    for each of these three values. This index is the sum of a term for the query and a term for the key.
+    The relative position of a query span and a key span is determined by the query length, the key length and the
+    offset `query head - key head`. The integer is the row-major index in an array with one axis for each of these three
+    values. This index is the sum of a term for the query and a term for the key.
 
     sizes (IntArray): The distinct span lengths in the batch, in characters. *Shape:* (sizes,)
     shape (tuple[int, int, int]): Shape of the array: `(len(sizes), len(sizes), number of offsets)`.
-    query_terms (IntArray): Term of each span as a query. *Shape:* (spans,)
-    key_terms (IntArray): Term of each span as a key. *Shape:* (spans,)
+    query_terms (IntArray): Each span's term as a query. *Shape:* (spans,)
+    key_terms (IntArray): Each span's term as a key. *Shape:* (spans,)
     """
 
     sizes: IntArray
@@ -180,8 +180,8 @@ class _PositionTable:
     def numbers(self, queries: IntArray, keys: IntArray) -> IntArray:
         """Return the integer that identifies the relative position of each query and key.
 
-        queries (IntArray): Indices of the queries in the batch. *Shape:* (queries,)
-        keys (IntArray): Indices of the keys in the batch. *Shape:* (keys,)
+        queries (IntArray): Query indices in the batch. *Shape:* (queries,)
+        keys (IntArray): Key indices in the batch. *Shape:* (keys,)
         RETURNS (IntArray): *Shape:* (queries, keys)
         """
         return self.query_terms[queries, None] + self.key_terms[keys]
@@ -202,12 +202,12 @@ class _PositionTable:
 
 
 def _query_blocks(queries: Sequence[IntArray], first: IntArray) -> list[tuple[int, int, IntArray]]:
-    """Divide the queries of each sentence into blocks of similar size, with at most `MAX_QUERIES` queries.
+    """Divide the queries in each sentence into blocks of similar size, with at most `MAX_QUERIES` queries.
 
-    queries (Sequence[IntArray]): Per sentence, the indices of the queries in the batch.
+    queries (Sequence[IntArray]): Per sentence, the query indices in the batch.
     first (IntArray): Per sentence, the position of the first query. *Shape:* (sentences,)
-    RETURNS (list[tuple[int, int, IntArray]]): For each block, the index of the sentence, the position of the first
-        query, and the indices of the queries in the batch.
+    RETURNS (list[tuple[int, int, IntArray]]): For each block, the sentence index, the position of the first query, and
+        the query indices in the batch.
     """
     blocks = []
     for sentence, position in enumerate(first.tolist()):

@@ -16,8 +16,8 @@ key instead of two:
 The attention weights are `z e^A / sum z e^A`. If z is 0 or 1, this is the softmax over the selected keys (eq. 11 and
 12). With k = 0, a query can have no selected keys. Its output is then zero.
 
-The number of selected keys is penalized in the loss (eq. 19). The gradient of this penalty is added in the backward
-pass of the attention (`_Sample`), so that the encoder does not have to return the penalty.
+The number of selected keys is penalized in the loss (eq. 19). The penalty's gradient is added in the attention's
+backward pass (`_Sample`), so that the encoder does not have to return the penalty.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Selection:
 
     k (int): Minimum number of selected keys per query (eq. 8). 0 for no minimum.
     alpha (float): Slope of the sigmoid that replaces the step function at the threshold (eq. 9).
-    tau (float): Temperature of the Gumbel-softmax (eq. 17).
+    tau (float): Gumbel-softmax temperature (eq. 17).
     """
 
     k: int = 3
@@ -52,7 +52,7 @@ class Selection:
         """Compute the attention weights for prediction, in which the selection is deterministic.
 
         scores (Tensor): Attention scores, with -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
-        per_query (Tensor): Threshold and penalty weight of each query. *Shape:* (sequences, heads, queries, 2)
+        per_query (Tensor): Threshold and penalty weight for each query. *Shape:* (sequences, heads, queries, 2)
         RETURNS (Tensor): *Shape:* (sequences, heads, queries, keys)
         """
         above = (scores - self.bound(scores, per_query)).detach()
@@ -64,7 +64,7 @@ class Selection:
         """Compute the attention weights for training, in which the selection is sampled.
 
         scores (Tensor): Attention scores, with -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
-        per_query (Tensor): Threshold and penalty weight of each query. *Shape:* (sequences, heads, queries, 2)
+        per_query (Tensor): Threshold and penalty weight for each query. *Shape:* (sequences, heads, queries, 2)
         penalty (Optional[Penalty]): The penalty on the number of selected keys. Its value is recorded in the backward
             pass.
         RETURNS (Tensor): *Shape:* (sequences, heads, queries, keys)
@@ -72,7 +72,7 @@ class Selection:
         return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
     def bound(self, scores: Tensor, per_query: Tensor) -> Tensor:
-        """Compute the minimum score of a selected key for each query (Hu et al., 2022, eq. 8).
+        """Compute the score that a key must reach to be selected, for each query (Hu et al., 2022, eq. 8).
 
         This is the threshold or the k-th largest score, whichever is smaller.
 
@@ -82,9 +82,9 @@ class Selection:
         return torch.minimum(self.floor(scores), threshold) if self.k else threshold
 
     def floor(self, scores: Tensor) -> Tensor:
-        """Return the k-th largest score of each query as a finite number. *Shape:* (sequences, heads, queries, 1)"""
+        """Return the k-th largest score for each query as a finite number. *Shape:* (sequences, heads, queries, 1)"""
         # With fewer than k keys, the k-th largest score is -inf. A finite number avoids NaN from -inf - (-inf) when the
-        # result is subtracted from the score of a padded key.
+        # result is subtracted from a padded key's score.
         return kth_largest(scores, self.k).clamp(min=torch.finfo(scores.dtype).min / 2)
 
 
@@ -94,8 +94,8 @@ class SelectiveAttention(AdaptedAttention):
     Relative positions are encoded as in TENER. In contrast to TENER, the keys are projected.
 
     width (int): Input and output width d.
-    n_heads (int): Number of attention heads h. The width of a head, `width / n_heads`, must be even.
-    selection (Selection): The options of the selection.
+    n_heads (int): Number of attention heads h. The head width, `width / n_heads`, must be even.
+    selection (Selection): How keys are selected.
     dropout (float): Attention dropout rate.
     penalty (float): Weight lambda of the penalty on the number of selected keys, divided by the sentence length (eq.
         19). The penalty is summed over the heads and averaged over the sentences.
@@ -110,7 +110,7 @@ class SelectiveAttention(AdaptedAttention):
         self.threshold = Linear(4 * width, n_heads, bias=False)
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
-        """Compute the threshold of each query and head (Hu et al., 2022, eq. 7).
+        """Compute the threshold for each query and head (Hu et al., 2022, eq. 7).
 
         x (Tensor): Hidden states. *Shape:* (tokens, width)
         sentences (Segments): The sentence index of each token.
@@ -120,16 +120,16 @@ class SelectiveAttention(AdaptedAttention):
         return self.threshold(torch.cat((x, mean, x * mean, x - mean), dim=-1))
 
     def heads(self, x: Tensor, *context: Any) -> Heads:
-        """Compute the queries, keys and values, and the threshold and penalty weight of each query.
+        """Compute the queries, keys and values, and the threshold and penalty weight for each query.
 
         x (Tensor): Hidden states. *Shape:* (tokens, width)
-        context (Any): The `RelativePositions` of the batch, and the sentence index of each token as `Segments`.
+        context (Any): The `RelativePositions` for the batch, and the sentence index of each token as `Segments`.
         """
         relative, sentences = context
         heads = super().heads(x, relative)
         thresholds = self.thresholds(x, sentences)
-        # The penalty weight of a token is lambda / L, where L is the length of its sentence (eq. 19). It is divided by
-        # the number of sentences, because the loss is a mean over sentences.
+        # A token's penalty weight is lambda / L, where L is the sentence length (eq. 19). It is divided by the number
+        # of sentences, because the loss is a mean over sentences.
         factor = self.penalty.factor(len(sentences.sizes))
         factors = sentences.gather(factor / sentences.sizes.to(x)).expand_as(thresholds)
         return heads._replace(per_query=torch.stack((thresholds, factors), dim=-1))
@@ -145,9 +145,9 @@ class SelectiveAttention(AdaptedAttention):
 
 
 def kth_largest(x: Tensor, k: int) -> Tensor:
-    """Return the k-th largest number in each row of a tensor, or -inf if a row has less than k numbers.
+    """Return the k-th largest number in each row of a tensor, or -inf if the row has fewer than k numbers.
 
-    Duplicates count separately: the second largest number of `[5, 5, 1]` is 5.
+    Duplicates count separately: the second largest number in `[5, 5, 1]` is 5.
 
     *Shape:* (..., keys) to (..., 1)
     """
@@ -157,9 +157,9 @@ def kth_largest(x: Tensor, k: int) -> Tensor:
 
 
 def logistic_noise(like: Tensor) -> Tensor:
-    """Draw random numbers from the logistic distribution, with the shape of the given tensor.
+    """Draw random numbers from the logistic distribution, with the same shape as a given tensor.
 
-    The difference of two Gumbel variables has this distribution.
+    The difference between two Gumbel variables has this distribution.
     """
     # The logit of a uniform random number has a logistic distribution. The uniform numbers are the centers of 2^16
     # intervals between 0 and 1, so that they are never exactly 0 or 1.
@@ -169,15 +169,15 @@ def logistic_noise(like: Tensor) -> Tensor:
 class _Sample(torch.autograd.Function):
     """Attention weights with sampled keys (Hu et al., 2022, eq. 8, 9 and 17).
 
-    The backward pass also adds the gradient of the penalty on the number of selected keys (eq. 19). It is written by
-    hand, because autograd would store about ten tensors with the shape of the attention weights.
+    The backward pass is written by hand, because autograd would store about ten tensors with the shape of the attention
+    weights. It also adds the penalty's gradient (eq. 19).
     """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, per_query: Tensor, selection: Selection, penalty: Penalty | None) -> Tensor:
         bound = selection.bound(scores, per_query)
         above = scores - bound
-        # If the k-th largest score limits the threshold, the gradient of the minimum in eq. 8 goes to this score.
+        # Eq. 8 limits the threshold to the k-th largest score. If the limit applies, the gradient goes to this score.
         at_bound = _zeros_of(above) if selection.k else None
         z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
         weights = torch.softmax(scores, dim=-1).mul_(z)
@@ -204,7 +204,7 @@ class _Sample(torch.autograd.Function):
         d_above.addcmul_(d_above, z, value=-1).mul_(ctx.slope)
         d_bound = -d_above.sum(dim=-1, keepdim=True)
         d_scores += d_above
-        # In eq. 8, the gradient of the minimum goes to the smaller number: the threshold, or the k-th largest score.
+        # The minimum in eq. 8 passes its gradient to the smaller number: the threshold, or the k-th largest score.
         d_threshold = d_bound * (threshold <= bound)
         if at_bound is not None:
             d_scores.addcmul_(at_bound, d_bound - d_threshold)
@@ -212,7 +212,7 @@ class _Sample(torch.autograd.Function):
 
 
 def _row_sums(weights: Tensor) -> Tensor:
-    """Return the sum of the weights of each query, to normalize the weights.
+    """Return the sum of each query's weights, to normalize them.
 
     For queries without selected keys, the sum is 1 instead of 0, to avoid a division by zero.
     """
@@ -221,7 +221,7 @@ def _row_sums(weights: Tensor) -> Tensor:
 
 
 def _zeros_of(x: Tensor) -> Tensor:
-    """Replace zeros by 1 / n, where n is the number of zeros in a row, and all other numbers by 0.
+    """Replace each zero by 1 / n, where n is the number of zeros in its row. Replace all other numbers by 0.
 
     `_Sample` uses these values to distribute a gradient evenly over scores that are equal.
     """

@@ -1,7 +1,7 @@
 """Padded batches of query groups, for the attention layers in `flat_torch`.
 
-`plans.plan_spans` divides the queries of each sentence into groups. This module pads groups of similar size, and
-combines them into buckets. Attention is computed for a whole bucket at once, which requires fewer calls of torch.
+`plans.plan_spans` divides the queries in each sentence into groups. This module pads groups of similar size, and
+combines them into buckets. Attention is computed for a whole bucket at once, which requires fewer calls to torch.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ...sequences import pad_arrays, plan_buckets
 from ...types import BoolArray, IntArray
 from .plans import QueryGroup
 
-# Overhead of an additional bucket, as a number of attention scores. Groups of different sizes are put into separate
-# buckets if this saves more padded scores.
+# Overhead of an additional bucket, in attention scores. Groups of different sizes are put into separate buckets if this
+# saves more padded scores than the overhead.
 SPAN_PAIRS_PER_BUCKET = {"cpu": 1 << 12, "cuda": 1 << 20}
-# Maximum number of attention scores in a bucket, unless it consists of a single group. On a CPU, larger buckets do not
+# Maximum number of attention scores in a bucket, unless the bucket is a single group. On a CPU, larger buckets do not
 # fit into the cache.
 MAX_PAIRS = {"cpu": 1 << 16, "cuda": 1 << 21}
 
@@ -33,7 +33,7 @@ class GroupBucket:
 
     shape (tuple[int, int, int, int]): Number of groups, queries, keys and relative positions.
     positions (Tensor): Position of each query in its sentence. *Shape:* (groups, queries)
-    pairs (Tensor): Gather index of each query and key into the relative positions. *Shape:* (groups, 1, queries, keys)
+    pairs (Tensor): Gather index for each query and key into the relative positions. *Shape:* (groups, 1, queries, keys)
     key_mask (Tensor | None): Additive attention mask: -inf for padded keys, 0 for other keys. None without padding.
         *Shape:* (groups, 1, 1, keys)
     """
@@ -49,11 +49,11 @@ class PaddedGroups:
     """All query groups in a batch, divided into padded buckets.
 
     buckets (tuple[GroupBucket, ...]): The buckets.
-    queries (Segments): Gather index that pads the queries of all buckets.
-    keys (Segments): Gather index that pads the keys of all buckets.
-    columns (Segments): Gather index that pads the relative positions of all buckets.
-    to_flat (Tensor): Gather index that removes the padding of the queries. *Shape:* (queries,)
-    max_positions (tuple[int, int]): Maximum number of query positions and of key positions in a sentence.
+    queries (Segments): Gather index that pads the queries in all buckets.
+    keys (Segments): Gather index that pads the keys in all buckets.
+    columns (Segments): Gather index that pads the relative positions in all buckets.
+    to_flat (Tensor): Gather index that removes the query padding. *Shape:* (queries,)
+    max_positions (tuple[int, int]): Maximum number of query positions and key positions in a sentence.
     """
 
     buckets: tuple[GroupBucket, ...]
@@ -80,7 +80,7 @@ class PaddedGroups:
         queries, keys, columns = (
             np.concatenate([np.zeros(0, np.int64), *(rows[i].ravel() for rows, *_ in buckets)]) for i in range(3)
         )
-        # Invert the gather index of the queries. Each query occurs once, so it is enough to sort by the query.
+        # Invert the queries' gather index. Each query occurs once, so it is enough to sort by the query.
         to_flat = np.flatnonzero(
             np.concatenate([np.zeros(0, np.bool_), *(is_query.ravel() for _, is_query, _ in buckets)])
         )
@@ -98,7 +98,7 @@ class PaddedGroups:
         )
 
     def pad(self, queries: Tensor, keys: Tensor, columns: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Yield the padded queries, keys and relative positions of each bucket.
+        """Yield the padded queries, keys and relative positions for each bucket.
 
         queries (Tensor): Queries in the batch. *Shape:* (queries, heads, width)
         keys (Tensor): Keys in the batch. *Shape:* (spans, heads, width)
@@ -119,7 +119,7 @@ class PaddedGroups:
         return zip(*padded, strict=True)
 
     def join(self, parts: Sequence[Tensor]) -> Tensor:
-        """Concatenate the attention outputs of all buckets, and remove the padding.
+        """Concatenate the attention outputs from all buckets, and remove the padding.
 
         parts (Sequence[Tensor]): The padded output for each bucket. *Shape:* (groups, heads, queries, width)
         RETURNS (Tensor): *Shape:* (queries, heads, width)
@@ -132,9 +132,9 @@ def _pad_bucket(
 ) -> tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]:
     """Pad several query groups to the same size.
 
-    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The padded indices of the queries, of
-        the keys and of the relative positions, a mask that is True for queries and False for padding, and the bucket.
-        *Shape:* (groups, padded length) for each index array
+    RETURNS (tuple[tuple[IntArray, IntArray, IntArray], BoolArray, GroupBucket]): The padded indices of the queries,
+        keys and relative positions, a mask that is True for queries and False for padding, and the bucket. *Shape:*
+        (groups, padded length) for each index array
     """
     queries, is_query = pad_arrays([group.queries for group in groups])
     keys, is_key = pad_arrays([group.keys for group in groups])

@@ -1,7 +1,7 @@
 """The registered architectures of the gated relation network (GRN).
 
-`spacy_tener.GRN.v1` is a complete model, which consists of an embedding layer and an encoder. Use it as `tok2vec` of
-`spacy_tener.CRFTagger.v1` or of spaCy's components. `spacy_tener.GatedRelationEncoder.v1` is the encoder alone, to
+`spacy_tener.GRN.v1` is a complete model, which consists of an embedding layer and an encoder. Use it as `tok2vec` in
+`spacy_tener.CRFTagger.v1` or in spaCy's components. `spacy_tener.GatedRelationEncoder.v1` is the encoder alone, to
 combine with another embedding layer.
 """
 
@@ -41,9 +41,8 @@ def build_grn(
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Embedding layer. Defaults to `spacy_tener.WordCharEmbed.v1`, the
         paper's representation layer (eq. 1 and 2).
     width (int): Output width d, which is also the number of convolution channels.
-    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
-        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]`
-        for no context layer.
+    branches (Sequence[int]): Convolution window sizes, in tokens. The sizes must be odd. The layer returns the maximum
+        over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]` for no context layer.
     relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the paper's layer,
         which computes a gate for each pair of tokens and each channel (eq. 6). None for no relation layer. You can also
         pass a layer class with the same interface as `grn_torch.Relation`.
@@ -69,9 +68,8 @@ def build_gated_relation_encoder(
     Registered as `spacy_tener.GatedRelationEncoder.v1`. See `spacy_tener.GRN.v1` for the complete model.
 
     width (int): Output width d, which is also the number of convolution channels.
-    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
-        The layer returns the maximum over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]`
-        for no context layer.
+    branches (Sequence[int]): Convolution window sizes, in tokens. The sizes must be odd. The layer returns the maximum
+        over all convolutions (eq. 3). `[3]` is the paper's ablation "branch 3". `[]` for no context layer.
     relation (Optional[Union[Literal["gated"], Callable]]): The relation layer. "gated" for the paper's layer,
         which computes a gate for each pair of tokens and each channel (eq. 6). None for no relation layer. You can also
         pass a layer class with the same interface as `grn_torch.Relation`.

@@ -1,6 +1,6 @@
 """The hyperparameters of the GRN encoder.
 
-The torch and NumPy implementations of the encoder are both created from this config.
+The encoder's torch and NumPy implementations are both created from this config.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ class GRNConfig:
     """Hyperparameters of a gated relation network.
 
     width (int): Output width d, which is also the number of convolution channels.
-    branches (Sequence[int]): Window sizes of the convolutions, in tokens. The sizes must be odd.
-        Empty for no context layer.
+    branches (Sequence[int]): Convolution window sizes, in tokens. The sizes must be odd. Empty for no context layer.
     relation (Optional[Union[Literal["gated"], Callable]]): The relation layer: "gated" for the paper's layer, a
         layer class with the same interface as `grn_torch.Relation`, or None for no relation layer.
     dropout (float): Dropout rate between the context layer and the relation layer.

@@ -1,6 +1,6 @@
 """The gated relation network (GRN) encoder in NumPy, for prediction on a CPU without torch.
 
-The encoder is created from the weights of `grn_torch.GRNEncoder`, and returns the same output as this module in
+The encoder is created from the weights of `grn_torch.GRNEncoder`, and returns the same output as this torch module in
 evaluation mode. The tests in `tests/architectures/test_parity.py` compare the outputs. The method `write` adds the
 encoder to an ONNX graph, for the command `export`.
 """
@@ -22,7 +22,7 @@ from .grn_config import GRNConfig
 # float32 maximum (e^80 = 5.5e34). It has no effect on typical inputs: with the initial weights and a width of 400, |a|
 # and |b| are at most 35, and usually below 2.
 EXPONENT_LIMIT = 40.0
-# Maximum number of gates that are computed at once. An array of this size fits into the cache of a CPU core.
+# Maximum number of gates that are computed at once. An array of this size fits into a CPU core's cache.
 TILE = 1 << 17
 
 
@@ -49,8 +49,7 @@ def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None
     """Compute the gated mean of the features in a single sequence. See `relate`.
 
     Let `u_i = e^(-a_i)` and `w_j = e^(b_j)`. Then `sigmoid(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`, which requires two
-    exponentials per token instead of one per pair of tokens. The pairs are computed in tiles that fit into the CPU
-    cache.
+    exponentials per token instead of one per token pair. The pairs are computed in tiles that fit into the CPU cache.
 
     u, w, x (FloatArray): *Shape:* (length, width)
     out (FloatArray): Array to which the result is written. *Shape:* (length, width)
@@ -107,10 +106,10 @@ class GRNEncoder:
         return np.tanh(relate(self.left(x), self.right(x), x, lengths))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the nodes of the encoder to the ONNX graph that contains `x`.
+        """Add the encoder's nodes to the ONNX graph that contains `x`.
 
         x (Value): Padded embeddings. *Shape:* (sequences, longest sequence, input width)
-        batch (PaddedBatch): Lengths of the sequences, and the mask of the padding.
+        batch (PaddedBatch): Sequence lengths and padding mask.
         RETURNS (Value): Hidden states. *Shape:* (sequences, longest sequence, width)
         """
         graph = x.graph
@@ -123,7 +122,7 @@ class GRNEncoder:
         limits = np.float32(-EXPONENT_LIMIT), np.float32(EXPONENT_LIMIT)
         u, w = (graph.Exp(graph.Clip(part, *limits)) for part in (graph.Neg(self.left.write(x)), self.right.write(x)))
         # Multiply the features of padded tokens by 0. The gates are computed in a loop over the tokens (ONNX operator
-        # Scan), so that memory does not grow with the square of the length.
+        # Scan), so that memory does not grow quadratically with the length.
         weighted = w * x * graph.Unsqueeze(batch.is_real.to(np.float32), [2])
 
         def relate_one(u_i: Value) -> list[Value]:

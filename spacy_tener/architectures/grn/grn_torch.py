@@ -1,21 +1,20 @@
 """The gated relation network (GRN) encoder (Chen et al., 2019) in torch, for training and prediction on a GPU.
 
-The encoder consists of a context layer of convolutions (eq. 3) and a relation layer. For a sequence of T tokens with
+The encoder consists of a context layer with convolutions (eq. 3) and a relation layer. For a sequence with T tokens and
 the features x, the relation layer computes
 
     r_ij = W [x_i ; x_j] + b                (eq. 4)
     r_i  = 1/T sum_j sigmoid(r_ij) * x_j    (eq. 6) one gate for each pair of tokens and each channel
     p_i  = tanh(r_i)                        (eq. 8)
 
-A direct implementation of eq. 4 requires a matrix product for each pair of tokens. This module splits W into two
-halves, so that `r_ij = a_i + b_j` requires two matrix products per token. The gates are then computed from two
-exponentials per token:
+Implemented directly, eq. 4 requires a matrix product for each pair of tokens. This module splits W into two halves, so
+`r_ij = a_i + b_j` requires two matrix products per token. The gates are then computed from two exponentials per token:
 
     sigmoid(a_i + b_j) = 1 / (1 + u_i v_j),    u_i = e^(-a_i),  v_j = e^(-b_j)
 
-The gates of all pairs are computed in tiles that fit into the CPU cache. The backward pass computes the gates again
-instead of storing them, so that memory grows linearly with T. For T = 100, the forward and backward pass is 36 times as
-fast as the direct implementation (research/results/relation.md).
+The gates for all pairs are computed in tiles that fit into the CPU cache. The backward pass computes the gates again
+instead of storing them, so memory grows linearly with T. For T = 100, the forward and backward pass is 36 times as fast
+as the direct implementation (research/results/relation.md).
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ from .grn_numpy import EXPONENT_LIMIT
 class ContextLayer(nn.Module):
     """The context layer of the gated relation network (Chen et al., 2019, eq. 3).
 
-    It consists of parallel convolutions with different window sizes. The output is the elementwise maximum of all
+    It consists of parallel convolutions with different window sizes. The output is the elementwise maximum over all
     convolutions, after tanh.
 
     input_width (int): Input width.
     width (int): Output width d.
-    branches (Sequence[int]): Window size of each convolution, in tokens.
+    branches (Sequence[int]): Convolution window sizes, in tokens.
     """
 
     def __init__(self, *, input_width: int, width: int, branches: Sequence[int]) -> None:
@@ -67,7 +66,7 @@ class ContextLayer(nn.Module):
             branch(x, ConvolutionWindows.of(lengths, cast(Convolution, branch).size, device=x.device))
             for branch in self.branches
         ]
-        # tanh is monotonic, so the tanh of the maximum is the maximum of the tanh of each branch.
+        # tanh is monotonic, so applying it once to the maximum is equivalent to applying it to each branch.
         return torch.tanh(_elementwise_maximum(branches))
 
 
@@ -90,9 +89,9 @@ def _elementwise_maximum(branches: Sequence[Tensor]) -> Tensor:
 class Relation(nn.Module):
     """The relation layer of the gated relation network (Chen et al., 2019, eq. 4, 6 and 8).
 
-    The output for a token is the gated mean of the features of all tokens in the sequence, after tanh. There is a gate
-    for each pair of tokens and each channel. The attributes `left` and `right` are the two halves of the weight matrix
-    W, which are multiplied with the first and the second token of a pair.
+    The output for a token is the gated mean over all token features in the sequence, after tanh. There is a gate for
+    each pair of tokens and each channel. The attributes `left` and `right` are the two halves of the weight matrix W,
+    which are multiplied with the first and the second token in a pair.
 
     width (int): Input and output width d.
     """
@@ -123,8 +122,8 @@ class Relation(nn.Module):
 class _GatedMean(torch.autograd.Function):
     """Computes the gated mean `r_i = 1/T sum_j g_ij x_j` with the gates `g_ij = sigmoid(a_i + b_j)`, and its gradients.
 
-    See eq. 6 of Chen et al. (2019). Let `u_i = e^(-a_i)` and `v_j = e^(-b_j)`, so that `g_ij = 1 / (1 + u_i v_j)`. Let
-    y be the gradient of r, divided by the sequence length T. The gradients are
+    See eq. 6 of Chen et al. (2019). Let `u_i = e^(-a_i)` and `v_j = e^(-b_j)`. Then `g_ij = 1 / (1 + u_i v_j)`. Let y
+    be the gradient of r, divided by the sequence length T. The gradients are
 
         dx_j = sum_i g_ij y_i
         da_i = y_i u_i sum_j g_ij^2 (v_j x_j)
@@ -165,8 +164,8 @@ def _inverse_lengths(lengths: Sequence[int], like: Tensor) -> Tensor:
     return on_device(length_of_token.reciprocal_(), like.device)
 
 
-# Overhead of an additional bucket of sequences, as a number of padded gates. On a CPU, padding is always slower than an
-# additional bucket. On a GPU, the overhead is about twenty kernel launches.
+# Overhead of an additional bucket, in padded gates. On a CPU, padding is always slower than an additional bucket. On a
+# GPU, the overhead is about twenty kernel launches.
 NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
 
 
@@ -192,18 +191,18 @@ def _pad(ragged: Ragged, *arrays: Tensor) -> Iterator[tuple[Tensor, ...]]:
         yield tuple(part[:, 0] for part in bucket)
 
 
-# Maximum number of gates that are computed at once (a tile). On a CPU, a tile fits into the cache of a core. On a GPU,
-# the two buffers of a tile have 128 MB each, so that most batches need a single tile.
+# Maximum number of gates that are computed at once (a tile). On a CPU, a tile fits into a core's cache. On a GPU, a
+# tile's two buffers have 128 MB each, so most batches need a single tile.
 TILE = {"cpu": 1 << 18, "cuda": 1 << 25}
 
 
 class _Tiles:
-    """Buffers for computing the gates of all pairs of tokens in tiles.
+    """Buffers for computing the gates for all pairs of tokens in tiles.
 
-    A tile is a block of the matrix of token pairs in a sequence. Two buffers are allocated once and reused for all
-    tiles, which saves memory.
+    All token pairs in a sequence form a matrix, and a tile is a block of this matrix. Two buffers are allocated once
+    and reused for all tiles, which saves memory.
 
-    like (Tensor): The features of the batch. The buffers get the same device and dtype. *Shape:* (tokens, width)
+    like (Tensor): Features in the batch. The buffers get the same device and dtype. *Shape:* (tokens, width)
     ragged (Ragged): The buckets in the batch.
     """
 
@@ -216,7 +215,7 @@ class _Tiles:
         self._one = like.new_ones(())
 
     def shape(self, length: int, n: int = 1) -> tuple[int, int]:
-        """Return the number of rows and columns of a tile, which fits into the buffers.
+        """Return the number of rows and columns in a tile that fits into the buffers.
 
         length (int): Sequence length.
         n (int): Number of sequences that are computed at once.
@@ -226,7 +225,7 @@ class _Tiles:
         return pairs // columns, columns
 
     def denominators(self, u: Tensor, v: Tensor) -> Tensor:
-        """Compute `1 + u_i v_j`, the reciprocal of the gates, for all rows i and columns j of a tile.
+        """Compute `1 + u_i v_j`, the reciprocal of the gates, for all rows i and columns j in a tile.
 
         u (Tensor): *Shape:* (sequences, rows, width)
         v (Tensor): *Shape:* (sequences, columns, width)
@@ -236,7 +235,7 @@ class _Tiles:
         return torch.addcmul(self._one, u[:, :, None], v[:, None], out=self._gates[: math.prod(shape)].view(shape))
 
     def product(self, gates: Tensor, rows: Tensor) -> Tensor:
-        """Multiply the gates of a tile by a tensor.
+        """Multiply the gates in a tile by a tensor.
 
         gates (Tensor): *Shape:* (sequences, rows, columns, width)
         rows (Tensor): A tensor that can be broadcast to the shape of `gates`.

@@ -1,9 +1,9 @@
-"""Registered architectures of TENER, for `@architectures` in a config.
+"""Registered TENER architectures, for `@architectures` in a config.
 
 * `spacy_tener.TENER.v1`: an embedder with TENER's transformer encoder. It is the default `tok2vec` of `tener_ner`.
 * `spacy_tener.TransformerEncoder.v1`: the transformer encoder alone. Combine it with any embedder, for example as the
-  `encode` layer of spaCy's `Tok2Vec`.
-* `spacy_tener.CharTransformer.v1`: an embedder that encodes the characters of each token with a transformer.
+  `encode` layer in spaCy's `Tok2Vec`.
+* `spacy_tener.CharTransformer.v1`: an embedder that encodes each token's characters with a transformer.
 
 Each function returns a Thinc model. On a CPU, the model predicts with the NumPy implementation in `tener_numpy`. The
 torch modules in `tener_torch` are only created for training and for GPUs, so that trained pipelines run without torch.
@@ -49,13 +49,13 @@ def build_tener(
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): The embedder. None for `spacy_tener.CharEmbed.v1` with its
         defaults.
-    width (int): Hidden size d of the transformer. A linear layer projects the embeddings to this size.
+    width (int): Transformer hidden size d. A linear layer projects the embeddings to this size.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h. Must divide `width`. Adapted attention also requires an even head width
         d_k, which is `width / heads`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for twice the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     adapted (bool): If True, use TENER's adapted attention with relative positions (eq. 16 to 19). If False, use vanilla
         attention (eq. 1 to 6) with sinusoidal positions (eq. 8, 9).
     scaled (Optional[bool]): Whether to divide the attention scores by `sqrt(d_k)`. None to scale only vanilla
@@ -94,13 +94,13 @@ def build_transformer_encoder(
     Registered as `spacy_tener.TransformerEncoder.v1`. The encoder takes the vectors of any embedder as input.
     `spacy_tener.TENER.v1` has the same arguments and defaults.
 
-    width (int): Hidden size d of the transformer. A linear layer projects the input vectors to this size.
+    width (int): Transformer hidden size d. A linear layer projects the input vectors to this size.
     layers (int): Number of transformer layers.
     heads (int): Number of attention heads h. Must divide `width`. Adapted attention also requires an even head width
         d_k, which is `width / heads`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for twice the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     adapted (bool): If True, use TENER's adapted attention with relative positions (eq. 16 to 19). If False, use vanilla
         attention (eq. 1 to 6) with sinusoidal positions (eq. 8, 9).
     scaled (Optional[bool]): Whether to divide the attention scores by `sqrt(d_k)`. None to scale only vanilla
@@ -144,22 +144,22 @@ def build_char_transformer(
     dropout: Probability = 0.3,
     char_dropout: Probability = 0.01,
 ) -> EmbedModel:
-    """Construct an embedder that encodes the characters of each token with a transformer layer.
+    """Construct an embedder that encodes each token's characters with a transformer layer.
 
-    Registered as `spacy_tener.CharTransformer.v1`. Max pooling and a linear layer reduce the characters of a token to
-    one vector. See sections 3.1 and 4.4 of Yan et al. (2019, https://arxiv.org/abs/1911.04474). The defaults are those
-    of the paper's supplement (6.1). The supplement's parameter counts are reproduced, too: 6,600, or 8,460 with
+    Registered as `spacy_tener.CharTransformer.v1`. Max pooling and a linear layer reduce the characters to one vector
+    per token. See sections 3.1 and 4.4 of Yan et al. (2019, https://arxiv.org/abs/1911.04474). The defaults are those
+    in the paper's supplement (6.1). The supplement's parameter counts are reproduced, too: 6,600, or 8,460 with
     `adapted = false`, not including the character embeddings. Unknown characters and long tokens are treated as in
     `spacy_tener.CharCNN.v1`.
 
     adapted (bool): If True, use TENER's adapted attention. If False, use vanilla attention.
     heads (int): Number of attention heads. Must divide `char_width`.
-    ff_width (int): Hidden size of the feed-forward network.
-    inner_dropout (float): Dropout rate of the feed-forward network and of the attention weights.
-    char_width (int): Width of the character embeddings, and hidden size of the transformer.
-    width (int): Width of the output.
+    ff_width (int): Feed-forward hidden size.
+    inner_dropout (float): Feed-forward and attention dropout rate.
+    char_width (int): Character embedding width, which is also the transformer's hidden size.
+    width (int): Output width.
     digits (bool): Whether to replace every digit with 0.
-    dropout (float): Dropout rate of the character embeddings and of the output.
+    dropout (float): Dropout rate for the character embeddings and the output.
     char_dropout (float): Probability of replacing a character with the unknown character in training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
@@ -178,11 +178,10 @@ def build_char_transformer(
 
 
 def make_char_transformer(config: TransformerConfig, width: int) -> CharacterEncoder:
-    """Build the torch module of `spacy_tener.CharTransformer.v1`, without its character embeddings.
+    """Build the torch module for `spacy_tener.CharTransformer.v1`, without its character embeddings.
 
-    config (TransformerConfig): Hyperparameters of the transformer. `config.width` is the width of the character
-        embeddings.
-    width (int): Width of the output.
+    config (TransformerConfig): Transformer hyperparameters. `config.width` is the character embedding width.
+    width (int): Output width.
     """
     from ...embedders.spelling_torch import CharacterEncoder
     from .tener_torch import TransformerEncoder

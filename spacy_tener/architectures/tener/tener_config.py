@@ -15,12 +15,12 @@ from ...validation import STRICT, Probability
 class TransformerConfig(StackConfig):
     """Hyperparameters of TENER's transformer encoder.
 
-    width (int): Hidden size d of the layers and of the output.
+    width (int): Hidden size d, which is also the output width.
     layers (int): Number of layers.
     heads (int): Number of attention heads h. Must divide `width`.
-    ff_width (Optional[int]): Hidden size of the feed-forward networks. None for twice the width.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same as `dropout`.
+    ff_width (Optional[int]): Feed-forward hidden size. None for twice the width.
+    dropout (float): Feed-forward dropout rate.
+    attention_dropout (Optional[float]): Attention dropout rate. None for the same as `dropout`.
     adapted (bool): If True, use TENER's adapted attention with relative positions. If False, use vanilla attention with
         sinusoidal positions.
     scaled (Optional[bool]): Whether to divide the attention scores by `sqrt(d_k)`. None to scale only vanilla
@@ -36,10 +36,10 @@ class TransformerConfig(StackConfig):
 
     @property
     def position_width(self) -> int:
-        """Return the width of the position embeddings.
+        """Return the position embedding width.
 
-        Adapted attention uses relative position embeddings with the width of a head (eq. 17 of the TENER paper).
-        Vanilla attention adds position embeddings to the input, so they have the width of the input (eq. 8, 9).
+        Adapted attention uses relative position embeddings with the width of a head (TENER, eq. 17). Vanilla attention
+        adds position embeddings to the input, so they have the input width (eq. 8, 9).
         """
         return self.head_width if self.adapted else self.width
 

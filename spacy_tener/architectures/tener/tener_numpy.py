@@ -1,12 +1,12 @@
 """NumPy implementation of TENER's transformer encoder, for prediction on a CPU without torch.
 
-Each class computes the same output as the torch module of the same name in `tener_torch`, without dropout.
+Each class computes the same output as the torch module with the same name in `tener_torch`, without dropout.
 `tests/architectures/test_parity.py` compares the outputs. The method `__call__` computes the output in NumPy. The
 method `write` adds the same computation to an ONNX graph, for `spacy tener export`. Equation numbers refer to Yan et
 al. (2019, https://arxiv.org/abs/1911.04474).
 
 Before attention is computed, `compute_in_buckets` groups sequences of similar lengths and pads each group. The padded
-sequences of a group are concatenated to an array of the shape (padded tokens, width).
+sequences in a group are concatenated to an array with the shape (padded tokens, width).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ ComplexArray = NDArray[np.complex64]
 
 
 class VanillaAttention:
-    """Multi-head attention of the vanilla transformer (eq. 1 to 6).
+    """Multi-head attention as in the vanilla transformer (eq. 1 to 6).
 
-    config (TransformerConfig): Hyperparameters of the encoder.
-    weights (Weights): Parameters of the torch module.
+    config (TransformerConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
@@ -59,7 +59,7 @@ class VanillaAttention:
         """Compute self-attention within each padded sequence.
 
         x (FloatArray): Hidden states. *Shape:* (padded tokens, width)
-        bucket (PaddedBucket): Lengths of the sequences.
+        bucket (PaddedBucket): Sequence lengths.
         RETURNS (FloatArray): *Shape:* (padded tokens, width)
         """
         query = split_heads(self.query(x) * self.scale, bucket.shape, self.n_heads)
@@ -104,12 +104,12 @@ def _cached_positions(length: int, head_width: int) -> RelativePositions:
 
 
 class AdaptedAttention:
-    """Multi-head attention of TENER with relative positions (eq. 16 to 19).
+    """TENER's multi-head attention with relative positions (eq. 16 to 19).
 
     The docstring of `tener_torch.AdaptedAttention` derives the computation.
 
-    config (StackConfig): Sizes of the encoder.
-    weights (Weights): Parameters of the torch module.
+    config (StackConfig): Encoder sizes.
+    weights (Weights): The torch module's weights.
     scaled (bool): Whether to divide the attention scores by `sqrt(d_k)`.
     key_projection (bool): Whether to apply a linear layer to the keys. FLAT-ATSSA uses this layer, TENER doesn't.
     """
@@ -125,7 +125,7 @@ class AdaptedAttention:
         self.n_heads = config.heads
         self.head_width = config.head_width
         self.scale = np.float32(config.head_width**-0.5 if scaled else 1.0)
-        # Bias vectors of the content term and of the position term (eq. 17).
+        # Bias vectors for the content term and the position term (eq. 17).
         self.u = weights.shaped("u", config.heads, config.head_width).reshape(-1)
         self.v = weights.shaped("v", config.heads, config.head_width).reshape(-1)
         self.query = Linear(weights.part("query"))
@@ -136,7 +136,7 @@ class AdaptedAttention:
         """Compute self-attention within each padded sequence.
 
         x (FloatArray): Hidden states. *Shape:* (padded tokens, width)
-        bucket (PaddedBucket): Lengths of the sequences.
+        bucket (PaddedBucket): Sequence lengths.
         RETURNS (FloatArray): *Shape:* (padded tokens, width)
         """
         query, key, value = self.heads(x, bucket)
@@ -156,8 +156,8 @@ class AdaptedAttention:
         relative = RelativePositions.of(length, self.head_width)
         query = self.query(x)
         to_keys = split_heads((query + self.u) * self.scale, bucket.shape, self.n_heads)
-        # View adjacent dimensions (a, b) of the queries as complex numbers a + ib. Multiplied by `query_factors`, they
-        # are the queries of the position term. `tener_torch.AdaptedAttention` explains the derivation.
+        # View adjacent dimensions (a, b) in the queries as complex numbers a + ib. Multiplied by `query_factors`, they
+        # are the queries for the position term. `tener_torch.AdaptedAttention` explains the derivation.
         pairs = ((query + self.v) * self.scale).view(np.complex64).reshape(n_sequences, length, self.n_heads, -1)
         to_positions = (pairs * relative.query_factors[:, None]).view(np.float32).transpose(0, 2, 1, 3)
         key = split_heads(x if self.key is None else self.key(x), bucket.shape, self.n_heads)
@@ -191,8 +191,8 @@ class AdaptedAttention:
 class TransformerEncoder:
     """A stack of transformer layers with adapted or vanilla attention.
 
-    config (TransformerConfig): Hyperparameters of the encoder.
-    weights (Weights): Parameters of the torch module.
+    config (TransformerConfig): Encoder hyperparameters.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(self, config: TransformerConfig, weights: Weights) -> None:
@@ -207,8 +207,8 @@ class TransformerEncoder:
     def __call__(self, x: FloatArray, lengths: Lengths) -> FloatArray:
         """Encode a batch of sequences.
 
-        x (FloatArray): Embeddings of all sequences, concatenated. *Shape:* (tokens, input width)
-        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+        x (FloatArray): Token embeddings, concatenated. *Shape:* (tokens, input width)
+        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         RETURNS (FloatArray): Hidden states. *Shape:* (tokens, width)
         """
         return compute_in_buckets(lengths, x, self.config.width, self._encode)
@@ -229,7 +229,7 @@ class TransformerEncoder:
         """Add the encoder to the ONNX graph.
 
         x (Value): Padded embeddings. *Shape:* (sequences, length, input width)
-        batch (PaddedBatch): Lengths of the sequences.
+        batch (PaddedBatch): Sequence lengths.
         RETURNS (Value): Hidden states. *Shape:* (sequences, length, width)
         """
         graph = x.graph

@@ -4,7 +4,7 @@
 https://arxiv.org/abs/1911.04474, section 3.2) or `VanillaAttention` (section 2.2), the baseline in the paper.
 `tener_numpy` implements the same classes for prediction on a CPU. Equation numbers refer to the paper.
 
-Inputs and hidden states have the shape (tokens, width): the sequences of a batch are concatenated without padding.
+Inputs and hidden states have the shape (tokens, width): the sequences in a batch are concatenated without padding.
 `Ragged` contains the sequence lengths. It pads the sequences only while attention is computed.
 """
 
@@ -25,15 +25,15 @@ from .tener_config import TransformerConfig
 
 
 class VanillaAttention(Attention):
-    """Multi-head attention of the vanilla transformer (Vaswani et al., 2017; eq. 1 to 6).
+    """Multi-head attention as in the vanilla transformer (Vaswani et al., 2017; eq. 1 to 6).
 
     The attention doesn't use positions, since the encoder adds position embeddings to its input. All linear layers have
     a bias, which is consistent with the parameter counts in the paper's supplement (6.1). In the authors' code, only
     the output layer has a bias.
 
-    width (int): Width d of the input and of the output.
+    width (int): Input and output width d.
     n_heads (int): Number of attention heads h.
-    dropout (float): Dropout rate of the attention weights.
+    dropout (float): Attention dropout rate.
     scaled (bool): Whether to divide the attention scores by `sqrt(d_k)` (eq. 3).
     """
 
@@ -56,7 +56,7 @@ class VanillaAttention(Attention):
         """Compute self-attention within each sequence, and project the concatenated heads (eq. 6).
 
         x (Tensor): Hidden states. *Shape:* (tokens, width)
-        ragged (Ragged): Lengths of the sequences.
+        ragged (Ragged): Sequence lengths.
         RETURNS (Tensor): *Shape:* (tokens, width)
         """
         return self.out(super().forward(x, ragged, *context))
@@ -66,8 +66,8 @@ class VanillaAttention(Attention):
 class RelativePositions:
     """Sinusoidal tables from which `AdaptedAttention` computes the position term of its scores.
 
-    All layers of an encoder use the same tables. The frequencies are `c_i = 10000^(-2i / d_k)` (eq. 17), where d_k is
-    the width of a head.
+    All encoder layers use the same tables. The frequencies are `c_i = 10000^(-2i / d_k)` (eq. 17), where d_k is the
+    width of a head.
 
     key_table (Tensor): `[.., cos(c_i j), sin(c_i j), ..]` for each key position j. *Shape:* (length, head width)
     query_factors (Tensor): `sin(c_i t) - i cos(c_i t)` for each token, where t is its position in the sequence.
@@ -81,9 +81,9 @@ class RelativePositions:
     def of(cls, ragged: Ragged, head_width: int, like: Tensor) -> RelativePositions:
         """Compute the sinusoidal tables for a batch.
 
-        ragged (Ragged): Lengths of the sequences.
-        head_width (int): Width d_k of a head.
-        like (Tensor): Tensor with the device and the dtype of the result.
+        ragged (Ragged): Sequence lengths.
+        head_width (int): Head width d_k.
+        like (Tensor): The tables get this tensor's device and dtype.
         """
         sin, cos = sinusoids(ragged.longest, head_width, like)
         query_factors = torch.complex(sin, -cos).index_select(0, ragged.positions)
@@ -91,32 +91,32 @@ class RelativePositions:
 
 
 class AdaptedAttention(Attention):
-    """Multi-head attention of TENER, which uses the direction and distance between tokens (section 3.2).
+    """TENER's multi-head attention, which uses the direction and distance between tokens (section 3.2).
 
-    The keys are the input itself, split into heads. There is no output projection. The score of a query at position t
+    The keys are the input itself, split into heads. There is no output projection. The score for a query at position t
     and a key at position j is the sum of a content term and a position term (eq. 17, 18):
 
         A[t, j] = (q_t + u) . k_j + (q_t + v) . r_{t-j}
         r_{t-j} = [.., sin(c_i (t-j)), cos(c_i (t-j)), ..],    c_i = 10000^(-2i / d_k)
 
-    A direct implementation of the position term needs an embedding for every distance `t - j`, and the relative shift
-    of Transformer-XL. This implementation avoids both with the angle difference identities. Write each pair (a, b) of
-    adjacent dimensions of `q_t + v` as the complex number `z = a + ib`. The dot product of this pair and the
-    corresponding pair of `r_{t-j}` is
+    Implemented directly, the position term needs an embedding for every distance `t - j`, and the relative shift from
+    Transformer-XL. This implementation avoids both with the angle difference identities. Write each pair (a, b) of
+    adjacent dimensions in `q_t + v` as the complex number `z = a + ib`. The dot product of this pair and the
+    corresponding pair in `r_{t-j}` is
 
         a sin(c_i (t-j)) + b cos(c_i (t-j)) = Re(z . (sin(c_i t) - i cos(c_i t)) . e^(-i c_i j))
                                             = p_t . [cos(c_i j), sin(c_i j)],    p_t = z . (sin(c_i t) - i cos(c_i t))
 
     In the last line, `p_t` is a pair of real numbers again. It depends only on the query. The other factor depends only
-    on the key. Therefore, the scores are those of dot-product attention with heads of twice the width:
+    on the key. Therefore, the scores are those in dot-product attention with heads that are twice as wide:
 
         A[t, j] = [q_t + u ; p_t] . [k_j ; .., cos(c_i j), sin(c_i j), ..]
 
     The scores have the same accuracy in long sequences as in short sequences.
 
-    width (int): Width d of the input and of the output.
-    n_heads (int): Number of attention heads h. The width of a head, `d_k = width / n_heads`, must be even.
-    dropout (float): Dropout rate of the attention weights.
+    width (int): Input and output width d.
+    n_heads (int): Number of attention heads h. The head width, `d_k = width / n_heads`, must be even.
+    dropout (float): Attention dropout rate.
     scaled (bool): Whether to divide the attention scores by `sqrt(d_k)`, as in the paper's variant "w/ scale".
     key_projection (bool): Whether to apply a linear layer to the keys. FLAT-ATSSA uses this layer, TENER doesn't.
     """
@@ -136,7 +136,7 @@ class AdaptedAttention(Attention):
         self.query = Linear(width, width, bias=False)
         self.key = Linear(width, width, bias=False) if key_projection else nn.Identity()
         self.value = Linear(width, width, bias=False)
-        # Bias vectors of the content term and of the position term (eq. 17), initialized as in the authors' code.
+        # Bias vectors for the content term and the position term (eq. 17), initialized as in the authors' code.
         self.u = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
 
@@ -176,7 +176,7 @@ def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
 
 
 def transformer_attention(config: TransformerConfig) -> Attention:
-    """Build the attention module of a transformer layer: adapted or vanilla attention."""
+    """Build the attention module for a transformer layer: adapted or vanilla attention."""
     attention = AdaptedAttention if config.adapted else VanillaAttention
     return attention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, scaled=config.is_scaled)
 
@@ -184,9 +184,9 @@ def transformer_attention(config: TransformerConfig) -> Attention:
 class TransformerEncoder(nn.Module):
     """A stack of transformer layers with adapted or vanilla attention.
 
-    config (TransformerConfig): Hyperparameters of the encoder.
-    input_width (Optional[int]): Width of the input. A linear layer projects the input to `config.width`. If None, there
-        is no linear layer, and the input must have the width `config.width`.
+    config (TransformerConfig): Encoder hyperparameters.
+    input_width (Optional[int]): Input width. A linear layer projects the input to `config.width`. If None, there is no
+        linear layer, and the input must have the width `config.width`.
     """
 
     def __init__(self, config: TransformerConfig, *, input_width: int | None = None) -> None:
@@ -200,8 +200,8 @@ class TransformerEncoder(nn.Module):
     def forward(self, x: Tensor, lengths: Lengths) -> Tensor:
         """Encode a batch of sequences.
 
-        x (Tensor): Embeddings of all sequences, concatenated. *Shape:* (tokens, input width)
-        lengths (Lengths): Number of tokens in each sequence. *Shape:* (sequences,)
+        x (Tensor): Token embeddings, concatenated. *Shape:* (tokens, input width)
+        lengths (Lengths): Token count per sequence. *Shape:* (sequences,)
         RETURNS (Tensor): Hidden states. *Shape:* (tokens, width)
         """
         ragged = Ragged.of(lengths, heads=self.config.heads, device=x.device, n_tokens=len(x))
