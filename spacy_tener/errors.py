@@ -47,7 +47,7 @@ def _rebuild(error_type: type[RemedyError], args: tuple[Any, ...], state: dict[s
 class InputError(RemedyError):
     """An error in an input file, or an invalid path to it.
 
-    source (str): Path of the file, or a description of the input, such as "standard input".
+    source (str): The file path, or a description of the input, such as "standard input".
     line (int | None): Line number, starting from 1.
     """
 
@@ -74,7 +74,7 @@ class MissingPackageError(ImportError):
 
 
 def check_package(name: str, needed: str, remedy: str = "") -> Path:
-    """Return the directory of an installed package, or raise a MissingPackageError if it isn't installed.
+    """Return an installed package's directory, or raise a MissingPackageError if it isn't installed.
 
     name (str): Import name of the package.
     needed (str): First part of the error message, such as "Calibration requires". It is followed by "the package NAME".
@@ -89,8 +89,8 @@ def check_package(name: str, needed: str, remedy: str = "") -> Path:
 def install(*packages: str) -> str:
     """Return the pip command that installs packages, for error messages.
 
-    The command doesn't use the extras of this package. This package isn't on PyPI yet, so its name could be registered
-    by somebody else.
+    The command doesn't use this package's extras. The package isn't on PyPI yet, so its name could be registered by
+    somebody else.
     """
     command = f"pip install {' '.join(packages)}"
     if "torch" in packages:  # On Linux, the default build includes CUDA and needs 5 GB.
@@ -109,9 +109,9 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a RemedyError if a value isn't one of the valid choices.
+    """Raise a RemedyError if a value isn't a valid choice.
 
-    what (str): Name of the option for the error message, such as `metric`.
+    what (str): Option name for the error message, such as `metric`.
     value (str): The value.
     choices (Iterable[str]): The valid choices.
     """

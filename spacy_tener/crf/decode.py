@@ -11,7 +11,7 @@ The tags are then found by backtracking from the last token.
 - `best_paths` is the Viterbi algorithm without pruning.
 - `list_viterbi` returns the k best paths.
 
-All sequences of a batch are decoded in parallel, one time step at a time. `Packing` sorts their tokens by time step.
+All sequences in a batch are decoded in parallel, one time step at a time. `Packing` sorts their tokens by time step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .transitions import Transitions, inside_scores
 
 
 def viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing) -> IntArray:
-    """Return the tags of the best path of each sequence.
+    """Return the tags of each sequence's best path.
 
     If several paths have the same score, the lower tag id is preferred, beginning at the last token.
 
@@ -51,8 +51,8 @@ def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[I
         token. The array is overwritten. *Shape:* (tags, tokens)
     table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (tags, tags)
     packing (Packing): The sequence lengths.
-    RETURNS (tuple[IntArray, AnyFloats]): Tag id of each token, *Shape:* (tokens,), and score of each sequence in the
-        order of `packing.order`, *Shape:* (sequences,).
+    RETURNS (tuple[IntArray, AnyFloats]): Tag id of each token, *Shape:* (tokens,), and sequence scores, ordered as in
+        `packing.order`, *Shape:* (sequences,).
     """
     n_sequences = packing.sizes[0]
     transitions = table[:, :, None]
@@ -65,8 +65,8 @@ def best_paths(scores: AnyFloats, table: AnyFloats, packing: Packing) -> tuple[I
         previous = scores[:, begin:end]
         previous += sums.max(axis=0)
 
-    # Backtracking. Recomputing the argmax for the tags of the best path is cheaper than storing back-pointers for all
-    # tags of all tokens. The sums are the same as in the forward pass, so rounding cannot change the result.
+    # Backtracking. Recomputing the argmax along the best path is cheaper than storing a back-pointer for every tag at
+    # every token. The sums are the same as in the forward pass, so rounding cannot change the result.
     tags, best = np.empty(scores.shape[1], np.int64), np.empty(n_sequences, scores.dtype)
     transitions_to = np.ascontiguousarray(table.T)
     n_later = 0  # number of sequences with a token at the next time step
@@ -91,7 +91,7 @@ def decode_uncertain(
     tags: IntArray,
     uncertain: IntArray,
 ) -> None:
-    """Decode the uncertain tokens, whose tags are unknown, given the tags of all other tokens.
+    """Decode the uncertain tokens, whose tags are unknown, given the other tokens' tags.
 
     Each run of adjacent uncertain tokens is decoded like a separate sequence. The transitions from the known tag before
     the run and to the known tag after it are added as start and end scores. In this example, `?` is an uncertain token:
@@ -123,8 +123,8 @@ def decode_uncertain(
     first_token, last_token = uncertain[first], uncertain[last]
     begins_sequence = first_token == packing.offsets[sequence_of_stretch]
     ends_sequence = last_token + 1 == (packing.offsets + packing.lengths)[sequence_of_stretch]
-    # np.where evaluates both alternatives, so the index of the neighbouring tag must be valid even at the start or end
-    # of a sequence.
+    # np.where evaluates both alternatives, so the neighbouring tag's index must be valid even where a sequence starts
+    # or ends.
     tags_before, tags_after = tags[first_token - 1], tags[np.minimum(last_token + 1, tags.size - 1)]
     scores = scores[:, uncertain]
     scores[:, first] += np.where(begins_sequence, start[:, None], table[tags_before].T)
@@ -140,22 +140,22 @@ def decode_uncertain(
     tags[uncertain[stretches.forward]] = found
 
 
-# A path as its score and the tag id of each token.
+# A path, given by its score and its tag ids.
 ScoredPath = tuple[float, IntArray]
 
 
 def list_viterbi(emissions: AnyFloats, transitions: Transitions, packing: Packing, k: int) -> list[list[ScoredPath]]:
-    """Return the k best paths of each sequence, best first.
+    """Return the k best paths for each sequence, best first.
 
-    A sequence with fewer than k possible paths gets all of them. An empty sequence has one empty path with a score of
-    0. The function implements the parallel list Viterbi algorithm (Seshadri and Sundberg, 1994), which stores the k
-    best paths to each tag instead of only the best one.
+    If a sequence has fewer than k possible paths, all are returned. An empty sequence has one empty path with score 0.
+    The function implements the parallel list Viterbi algorithm (Seshadri and Sundberg, 1994), which stores the k best
+    paths to each tag instead of only the best one.
 
     emissions (AnyFloats): Emission scores, with -inf for forbidden tags. *Shape:* (tokens, tags)
     transitions (Transitions): Transition scores.
     packing (Packing): The sequence lengths.
     k (int): Maximum number of paths.
-    RETURNS (list[list[ScoredPath]]): The score and the tags of each path.
+    RETURNS (list[list[ScoredPath]]): The paths of each sequence, given by their scores and tag ids.
     """
     empty: ScoredPath = (0.0, np.empty(0, np.int64))
     results: list[list[ScoredPath]] = [[] if length else [empty] for length in packing.lengths.tolist()]
@@ -207,8 +207,8 @@ def advance_k_best(
     """Extend the k best paths by one token.
 
     The returned scores do not include the emissions of the new token. A back-pointer is `tag * k + rank`, where `tag`
-    is the previous tag and `rank` selects one of the k best paths to this tag. The BIOES scheme allows two types of
-    transition: from O, S and E to B, O and S, and from B and I to E and I with the same label.
+    is the previous tag and `rank` selects among the k best paths to this tag. The BIOES scheme allows two transition
+    types: from O, S and E to B, O and S, and from B and I to E and I with the same label.
 
     best (AnyFloats): Scores of the k best paths to each tag. *Shape:* (sequences, tags, k)
     outside (AnyFloats): Transition scores `[to, from]` from O, S and E to B, O and S. Each score is repeated k times.
@@ -251,7 +251,7 @@ def backtrace_k_best(pointers: IntArray, packing: Packing, last: IntArray) -> In
 
 
 def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
-    """Return the k largest values along the last axis and their indices, in descending order of the values.
+    """Return the k largest values along the last axis, in descending order, and their indices.
 
     Equal values are sorted by index.
 
@@ -259,6 +259,6 @@ def k_largest(candidates: AnyFloats, k: int) -> tuple[AnyFloats, IntArray]:
     k (int): Number of values.
     RETURNS (tuple[AnyFloats, IntArray]): Values and indices. *Shape:* (..., min(k, m)) each
     """
-    # A stable sort of the negative values keeps equal values in ascending order of their index.
+    # Sorting the negative values with a stable algorithm keeps equal values ordered by index.
     order = np.argsort(-candidates, axis=-1, kind="stable")[..., :k]
     return np.take_along_axis(candidates, order, -1), order

@@ -1,7 +1,7 @@
-"""Forward-backward algorithm of a linear-chain CRF in log-space (Rabiner 1989, section III.A; Lafferty et al. 2001).
+"""Forward-backward algorithm for a linear-chain CRF in log-space (Rabiner 1989, section III.A; Lafferty et al. 2001).
 
-The forward score alpha[t, j] is the logsumexp of the scores of all paths that end with tag j at token t. A path is a
-tag sequence. The backward score beta[t, i] is the logsumexp of all paths that begin with tag i at token t.
+The forward score alpha[t, j] is the logsumexp of path scores over all paths that end with tag j at token t. A path is a
+tag sequence. The backward score beta[t, i] is the logsumexp over all paths that begin with tag i at token t.
 
     alpha[t, j] = emissions[t, j] + log sum_i exp(alpha[t - 1, i] + transitions[i, j])
     beta[t, i]  = emissions[t, i] + log sum_j exp(transitions[i, j] + beta[t + 1, j])
@@ -12,14 +12,14 @@ Alpha also includes the start scores, and beta the end scores. The emission is s
 alpha and beta both include it.
 
 The NumPy implementation computes a time step as the matrix product of exp(alpha[t - 1]) and exp(transitions), which is
-much faster than a logsumexp over all pairs of tags. Two techniques keep the result accurate:
+much faster than a logsumexp over all tag pairs. Two techniques keep the result accurate:
 
 - To avoid underflow, alpha[t - 1] is shifted before exp. The tags are divided into groups: O, S and E are a group, and
-  so are B and I of each label. All transitions to a tag come from a single group. The maximum of each group is
-  subtracted before exp and added after log, as in logsumexp.
-- The maximum of the group O, S and E is called the shift. It is not added again. Thus alpha[t] omits the sum of all
-  shifts before token t, and remains a small number that float32 represents accurately even in a long text.
-  `ForwardBackward.shifts` returns the shifts.
+  so are each label's B and I. All transitions to a tag come from a single group. Each group's maximum is subtracted
+  before exp and added after log, as in logsumexp.
+- The maximum of O, S and E is called the shift. It is not added again. Thus alpha[t] omits the sum of all shifts before
+  token t, and remains a small number that float32 represents accurately even in a long text. `ForwardBackward.shifts`
+  returns the shifts.
 
 The backward scores are computed like the forward scores of the reversed text, with B and E swapped (see
 `mirrored_tags`). Both directions are processed as one batch.
@@ -42,7 +42,7 @@ class ForwardStep:
     """One time step of the forward recursion, with buffers that are allocated once and reused.
 
     layout (TagLayout): The tag ids.
-    like (AnyFloats): Array with the dtype of the scores. The length of its first axis is the number D of directions.
+    like (AnyFloats): Array with the same dtype as the scores. Its first axis has length D, the number of directions.
     width (int): Number of sequences at the time step.
     """
 
@@ -59,12 +59,12 @@ class ForwardStep:
     def shifted(self, scores: AnyFloats, *, has_forbidden_tags: bool) -> AnyFloats:
         """Shift the forward scores of the previous token, so that their exponentials do not underflow.
 
-        The maximum of each group of tags is subtracted. The groups are explained in the module docstring. The method
-        sets `self.shift` to the maximum of O, S and E. It sets `self.extra` to the maximum of B and I for each label,
+        Each group's maximum is subtracted. The groups of tags are explained in the module docstring. The method sets
+        `self.shift` to the maximum of O, S and E. It sets `self.extra` to the maximum of B and I for each label,
         relative to `self.shift`.
 
         scores (AnyFloats): Forward scores of the previous token. *Shape:* (D, width, tags)
-        has_forbidden_tags (bool): Whether emissions can be -inf. If all scores of a group are -inf, its maximum is
+        has_forbidden_tags (bool): Whether emissions can be -inf. If all scores in a group are -inf, its maximum is
             replaced by 0 to avoid NaN.
         RETURNS (AnyFloats): The shifted scores. They are stored in a buffer that the next call overwrites.
             *Shape:* (D, width, tags)
@@ -89,12 +89,12 @@ class ForwardStep:
         can_exponentiate: bool,
         has_forbidden_tags: bool,
     ) -> None:
-        """Compute the forward scores of a token from those of the previous token.
+        """Compute a token's forward scores from those of the previous token.
 
         The forward scores omit `self.shift`, see the module docstring.
 
         previous (AnyFloats): Forward scores of the previous token. *Shape:* (D, width, tags)
-        current (AnyFloats): Emission scores of the token, which are replaced by its forward scores.
+        current (AnyFloats): The token's emission scores, which are replaced by its forward scores.
             *Shape:* (D, width, tags)
         table (AnyFloats): Transition matrix, or its exponential if `can_exponentiate`. *Shape:* (D, tags, tags)
         can_exponentiate (bool): Whether a matrix product is used instead of logsumexp, see `Transitions`.
@@ -172,8 +172,8 @@ def forward_scores(
 class ForwardBackward:
     """Forward scores (alpha) and backward scores (beta) of a batch, and the probabilities computed from them.
 
-    Alpha and beta both include the emission of the token, and both omit the shifts of their direction. The module
-    docstring contains the equations. Tokens are in the order of the text.
+    Alpha and beta both include the token's emission, and both omit the shifts of their direction. The module docstring
+    contains the equations. Tokens are in text order.
 
     packing (Packing): The sequence lengths.
     transitions (Transitions): Transition scores.
@@ -206,10 +206,10 @@ class ForwardBackward:
         return cls(packing, transitions, emissions, alpha, beta)
 
     def shifts(self) -> AnyFloats:
-        """Return the shift of each token: the number that was subtracted from alpha before the next time step.
+        """Return each token's shift: the number that was subtracted from alpha before the next time step.
 
-        Alpha omits the sum of the shifts of all preceding tokens. The shift of the last token of a sequence is 0, since
-        no time step follows.
+        Alpha omits the sum of all preceding shifts. The last token in a sequence has the shift 0, since no time step
+        follows.
 
         RETURNS (AnyFloats): Shifts in float64. *Shape:* (tokens,)
         """
@@ -220,7 +220,7 @@ class ForwardBackward:
     def log_partition(self) -> AnyFloats:
         """Return the log-partition function (log Z) of each sequence, in float64.
 
-        The value of an empty sequence is 0, since it has one path with score 0. *Shape:* (sequences,)
+        The value is 0 for an empty sequence, since it has one path with score 0. *Shape:* (sequences,)
         """
         sums = self.packing.sums(self.shifts())
         with np.errstate(divide="ignore"):
@@ -228,7 +228,7 @@ class ForwardBackward:
         return sums
 
     def unnormalized_log_marginals(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return the unnormalized log-probability of each tag at each token, and the normalization term of each token.
+        """Return the unnormalized log-probability of each tag at each token, and each token's normalization term.
 
         The log-probability of a tag is `scores - normalizer`. Both arrays omit the same shifts, which cancel out in the
         difference.
@@ -248,7 +248,7 @@ class ForwardBackward:
         return np.exp(paths, out=paths)
 
     def transition_log_marginals(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
-        """Return two terms, `source` and `target`, of the log-probability of each transition.
+        """Return two terms of each transition's log-probability, `source` and `target`.
 
             log P(y_(t-1) = i, y_t = j) = source[t, i] + table[i, j] + target[t, j]
 
@@ -276,7 +276,7 @@ class ForwardBackward:
 
     @one_thread
     def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
-        """Return the expected number of occurrences of each transition, as needed for the gradient of the CRF loss.
+        """Return the expected count of each transition, as needed for the gradient of the CRF loss.
 
         total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
         weight (AnyFloats): Weight of each token in the sum. A transition has the weight of its second token.

@@ -1,14 +1,14 @@
-"""Marginal probabilities of entities under a CRF, and the entropy of its distribution over tag sequences.
+"""Marginal entity probabilities under a CRF, and the entropy of its distribution over tag sequences.
 
-The probability of an entity is the total probability of all paths (tag sequences) that contain it. An entity with label
-X on the tokens i to j has the tags B-X, I-X, .., I-X, E-X. Since these tags are fixed, its probability is a product of
-three factors: the paths before the entity, the entity itself, and the paths after it (constrained forward-backward
-algorithm, Culotta and McCallum 2004).
+An entity's probability is the total probability of all paths (tag sequences) that contain it. An entity with label X on
+the tokens i to j has the tags B-X, I-X, .., I-X, E-X. Since these tags are fixed, its probability is a product of three
+factors: the paths before the entity, the entity itself, and the paths after it (constrained forward-backward algorithm,
+Culotta and McCallum 2004).
 
     P(i, j, X) = exp(alpha[i, B-X] + inner(i, j, X) + beta[j, E-X] - log Z)
 
-Here, alpha and beta are the forward and backward scores (see `crf.forward`). `inner` is the sum of the transition
-scores from i to j and of the emission scores of the tokens i + 1 to j - 1.
+Here, alpha and beta are the forward and backward scores (see `crf.forward`). `inner` adds up the transition scores from
+i to j and the emission scores from i + 1 to j - 1.
 
 Used by `pipeline.batch_decoding`.
 """
@@ -25,7 +25,7 @@ from .forward import ForwardBackward, zero_neg_inf
 
 
 class EntitySpans(NamedTuple):
-    """Entities of a batch of sequences, as parallel arrays with one element per entity.
+    """Entities in a batch of sequences, as parallel arrays with one element per entity.
 
     sequence (IntArray): Index of the sequence that contains the entity.
     start (IntArray): Index of the entity's first token in the sequence.
@@ -94,7 +94,7 @@ def log_probability_of_longer(
 
     forward_backward (ForwardBackward): The forward and backward scores.
     total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
-    first, last (IntArray): Indices of the first and the last token of each entity in the batch. *Shape:* (spans,)
+    first, last (IntArray): Indices of each entity's first and last token in the batch. *Shape:* (spans,)
     label (IntArray): Label index of each entity. *Shape:* (spans,)
     """
     layout = forward_backward.transitions.layout
@@ -113,7 +113,7 @@ def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: 
     `inner` contains the transition scores within the entity, and the emission scores of I at all tokens except the
     first and the last.
 
-    first, last (IntArray): Indices of the first and the last token of each entity in the batch. *Shape:* (spans,)
+    first, last (IntArray): Indices of each entity's first and last token in the batch. *Shape:* (spans,)
     label (IntArray): Label index of each entity. *Shape:* (spans,)
     RETURNS (AnyFloats): The scores. *Shape:* (spans,)
     """
@@ -136,7 +136,7 @@ def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: 
 def outside_marginals(
     forward_backward: ForwardBackward, sequence: IntArray, start: IntArray, end: IntArray
 ) -> AnyFloats:
-    """Return the probability that all tokens of a span are O, for each span.
+    """For each span, return the probability that all its tokens are O.
 
     sequence (IntArray): Index of the sequence that contains each span. *Shape:* (spans,)
     start, end (IntArray): Index of the first token, and index after the last token, in the sequence. *Shape:* (spans,)
@@ -149,9 +149,9 @@ def outside_marginals(
     forbidden = emissions == -np.inf
     sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
     _, total = forward_backward.unnormalized_log_marginals()
-    # alpha and beta include the emissions of the first and the last token. The prefix sums add those of the tokens
-    # between them. If the span has one token, alpha and beta both include its emission, and the difference of the
-    # prefix sums subtracts it once.
+    # alpha and beta include the emissions of the first and the last token. The prefix sums add the emissions between
+    # them. If the span has one token, alpha and beta both include its emission, and the difference of the prefix sums
+    # subtracts it once.
     with np.errstate(invalid="ignore"):
         scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - total[last, 0]
         scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])
@@ -161,7 +161,7 @@ def outside_marginals(
 
 
 def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[EntitySpans, AnyFloats]:
-    """Return all entities with a probability of at least `minimum`, in arbitrary order.
+    """Return all entities whose probability is at least `minimum`, in arbitrary order.
 
     Given a CRF, the tags form a Markov chain. The search starts with P(B) at each token. At each following token, the
     probability is multiplied by the conditional probability of I or E given the previous tag. A candidate is discarded
@@ -173,7 +173,7 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
         I                  0.6               P(B I)    = 0.9 * P(I | B) = 0.9 * 0.67
         E                         0.6        P(北京市) = 0.6 * P(E | I) = 0.6 * 1.0
 
-    The entities of a tag sequence cannot overlap. Therefore at most `1 / minimum` candidates cover the same token.
+    Entities in a tag sequence cannot overlap. Therefore at most `1 / minimum` candidates cover the same token.
 
     forward_backward (ForwardBackward): The forward and backward scores.
     minimum (float): The probability threshold.
@@ -188,7 +188,7 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
     tags = np.exp(paths - total)
     source, target = forward_backward.transition_log_marginals(total)
     # Conditional probability `[previous tag, tag, token, label]`. The previous tag is B or I, and the tag is I or E.
-    # The probability is 0 at the first token of a sequence. An additional column of zeros after the last token ends the
+    # The probability is 0 at a sequence's first token. An additional column of zeros after the last token ends the
     # search there. *Shape:* (2, 2, tokens + 1, labels)
     conditional = np.zeros((2, 2, len(tags) + 1, layout.n_labels))
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -248,7 +248,7 @@ def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
 def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
     """Return the expected transition score between each token and the previous token.
 
-    The first token of each sequence is excluded, since it has no previous token.
+    Each sequence's first token is excluded, since it has no previous token.
 
     total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
     RETURNS (AnyFloats): The expected scores. *Shape:* (later tokens,)

@@ -16,7 +16,7 @@ algorithm is a matrix product. With one label, the matrix is:
         E     out  out  out  .    .
         I     .    .    .    in   in
 
-The order of the tags is defined in `spacy_tener.tagging`.
+The tag order is defined in `spacy_tener.tagging`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from ..types import AnyFloats, IntArray
 # The parameters of a CRF (start, end, outside and inside), or their gradients.
 CRFArrays = tuple[AnyFloats, AnyFloats, AnyFloats, AnyFloats]
 
-# Maximum absolute value of scores that are exponentiated. With this limit, exp(a + b) and exp(-a - b) of two scores a
-# and b neither overflow nor underflow in float32.
+# Maximum absolute value of scores that are exponentiated. With this limit, exp(a + b) and exp(-a - b) neither overflow
+# nor underflow in float32, for two scores a and b.
 MAX_EXPONENT = 40.0
 
 
 @lru_cache(maxsize=64)
 def mirrored_tags(layout: TagLayout) -> IntArray:
-    """Return a permutation of the tag ids that swaps B and E of each label.
+    """Return a permutation of the tag ids that swaps each label's B and E.
 
     If a text is processed from right to left, an entity begins with E and ends with B. With the swapped tags, the
     backward algorithm is the forward algorithm on the reversed text.
@@ -77,10 +77,10 @@ class Transitions:
     """The start, end and transition scores of a CRF for all tags, with -inf for forbidden tags and transitions.
 
     layout (TagLayout): The tag ids.
-    start, end (AnyFloats): Scores of each tag at the first and at the last token of a sequence. *Shape:* (tags,)
+    start, end (AnyFloats): Scores of each tag at the first and at the last token in a sequence. *Shape:* (tags,)
     table (AnyFloats): Transition matrix `[from, to]`. *Shape:* (tags, tags)
-    can_exponentiate (bool): Whether the absolute values of all allowed transition scores are below `MAX_EXPONENT`, so
-        that exp cannot overflow or underflow. This is true for practically all trained CRFs.
+    can_exponentiate (bool): Whether all allowed transition scores have an absolute value below `MAX_EXPONENT`, which
+        prevents overflow and underflow in exp. This is true for practically all trained CRFs.
     """
 
     layout: TagLayout
@@ -106,9 +106,9 @@ class Transitions:
 
     @cached_property
     def entity_gains(self) -> AnyFloats:
-        """Upper bounds of an entity's transition scores relative to those of O, for each tag. *Shape:* (tags,)
+        """Upper bounds on an entity's transition scores relative to those of O, for each tag. *Shape:* (tags,)
 
-        The bound of a tag is the largest difference between the score of a transition into the tag and the score of the
+        A tag's bound is the largest difference between the score for a transition into the tag and the score for the
         corresponding transition into O. For the last tag of an entity (E or S), the difference for the next transition
         is added. `crf.pruning` uses the bounds to find tokens that cannot be in an entity.
         """
@@ -124,7 +124,7 @@ class Transitions:
         return np.concatenate((begin, single + ended_single, to_end + ended, to_inside))
 
     def in_both_directions(self) -> tuple[AnyFloats, AnyFloats]:
-        """Return the start scores and the transition matrix for both directions of the text.
+        """Return the start scores and the transition matrix for both text directions.
 
         In the second direction, from right to left, the matrix is transposed and B and E are swapped (see
         `mirrored_tags`).
@@ -164,7 +164,7 @@ def weight_gradients(layout: TagLayout, start: AnyFloats, end: AnyFloats, table:
     """Return the gradients of the CRF's parameters.
 
     layout (TagLayout): The tag ids.
-    start, end (AnyFloats): Gradients of the start and end scores of all tags. *Shape:* (tags,)
+    start, end (AnyFloats): Gradients of all start and end scores. *Shape:* (tags,)
     table (AnyFloats): Gradient of the transition matrix. *Shape:* (tags, tags)
     RETURNS (CRFArrays): Gradients of start, end, outside and inside.
     """

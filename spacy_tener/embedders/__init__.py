@@ -1,1 +1,1 @@
-"""Embedders: layers that compute the embeddings of tokens or of lexicon words."""
+"""Embedders: layers that compute the embeddings of tokens or lexicon words."""

@@ -58,7 +58,7 @@ def build_char_embed(
     bigram_dropout (float): Probability that a bigram is replaced by the unknown bigram during training.
     vectors (Optional[Union[str, Path]]): Pretrained token embeddings: a text file in word2vec or GloVe format (plain,
         gz, bz2, xz), or a directory created by `spacy init vectors`. The file is only used by `initialize`. The vectors
-        are scaled to an L2 norm of 1, fine-tuned, and saved with the model.
+        are scaled to unit L2 norm, fine-tuned, and saved with the model.
     bigram_vectors (Optional[Union[str, Path]]): Pretrained bigram embeddings, for strings of two characters.
     whiten_vectors (bool): Whiten the pretrained embeddings: subtract the mean, and scale all principal components to
         equal variance.
@@ -102,9 +102,9 @@ def _char_embed(
 
 
 class CharVocabulary(Vocabulary):
-    """Vocabulary of tokens and, optionally, of bigrams.
+    """Vocabulary of tokens and, optionally, bigrams.
 
-    normaliser (Normaliser): Normalizes the strings of tokens.
+    normaliser (Normaliser): Normalizes token strings.
     names (Iterable[str]): Embedding table names: `unigram`, and `bigram` if bigrams are used.
     """
 
@@ -116,7 +116,7 @@ class CharVocabulary(Vocabulary):
         self._end_key = normaliser.key(END_MARK)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return the keys of the tokens and of the bigrams. *Shape:* (tokens,) each
+        """Return the keys of the tokens and bigrams. *Shape:* (tokens,) each
 
         A key is a 64-bit hash. A bigram consists of a token and the next token.
         """
@@ -199,13 +199,13 @@ def build_word_char_embed(
     word_dropout (float): Probability that a token is replaced by the unknown token during training.
     vectors (Optional[Union[str, Path, VectorsSource]]): Pretrained token embeddings: a text file in word2vec or GloVe
         format (plain, gz, bz2, xz), a directory created by `spacy init vectors`, or `spacy_tener.GloVe.v1`. The source
-        is only used by `initialize`. The vectors are scaled to an L2 norm of 1, fine-tuned, and saved with the model.
+        is only used by `initialize`. The vectors are scaled to unit L2 norm, fine-tuned, and saved with the model.
     whiten_vectors (bool): Whiten the pretrained embeddings: subtract the mean, and scale all principal components to
         equal variance.
     project_to (Optional[int]): Output width of an additional linear layer. Use it if the encoder requires a certain
         input width, as spaCy's encoders do. None for no linear layer.
     frequent (Optional[int]): Number of pretrained vectors to keep even if their words do not occur in the training
-        data. The first vectors of the file are kept. In most files, they belong to the most frequent words. None to
+        data. The first vectors in the file are kept. In most files, they belong to the most frequent words. None to
         keep all vectors.
     half (bool): Save the token embeddings as 16-bit floats.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width + width of `chars`), or

@@ -17,7 +17,7 @@ from ..types import IntArray
 class Lattice:
     """The positions of all lexicon words in a batch of sentences.
 
-    The words of all sentences are concatenated. For example, this is the lattice of a sentence with six characters and
+    The words of all sentences are concatenated. For example, this is the lattice for a sentence with six characters and
     three words:
 
         0  1  2  3  4  5      position
@@ -28,7 +28,7 @@ class Lattice:
 
     Raises a ValueError if the arrays are inconsistent.
 
-    lengths (IntArray): Number of characters in each sentence. *Shape:* (sentences,)
+    lengths (IntArray): Sentence lengths in characters. *Shape:* (sentences,)
     counts (IntArray): Number of words in each sentence, which can be 0. *Shape:* (sentences,)
     heads (IntArray): Position of each word's first character in its sentence. *Shape:* (words,)
     tails (IntArray): Position of each word's last character in its sentence. *Shape:* (words,)
@@ -79,5 +79,5 @@ class Lattice:
 
     @property
     def longest(self) -> int:
-        """The number of characters in the longest sentence."""
+        """The maximum sentence length in characters."""
         return int(self.lengths.max(initial=0))

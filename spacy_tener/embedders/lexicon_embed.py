@@ -1,4 +1,4 @@
-"""The embedder `spacy_tener.LexiconEmbed.v1`, which finds the words of a lexicon in a Doc and embeds them.
+"""The embedder `spacy_tener.LexiconEmbed.v1`, which finds lexicon words in a Doc and embeds them.
 
 FLAT, FLAT-ATSSA and MECT use it as the embedder for words. After training, users can add word lists to the lexicon.
 """
@@ -61,11 +61,11 @@ def build_lexicon_embed(
     vectors: str | Path | None = None,
     whiten_vectors: bool = False,
 ) -> LexiconModel:
-    """Create an embedder that finds all words of a lexicon in a Doc, and returns their embeddings.
+    """Create an embedder that finds all lexicon words in a Doc, and returns their embeddings.
 
     Registered as `spacy_tener.LexiconEmbed.v1`. The matches include overlapping and nested words. A word has its own
     embedding if it occurs in the training data or has a pretrained vector. All other words share the embedding of the
-    unknown word, which is trained by word dropout. The size of the lexicon therefore doesn't affect the training speed.
+    unknown word, which is trained by word dropout. The lexicon size therefore doesn't affect the training speed.
 
     lexicon (Optional[Callable[[], Lexicon]]): Function that loads the lexicon. It is called by `initialize`, and the
         lexicon is saved with the model. None for `spacy_tener.JiebaLexicon.v1` with its defaults.
@@ -79,8 +79,8 @@ def build_lexicon_embed(
     word_dropout (float): Probability that a word is replaced by the unknown word during training.
     vectors (Optional[Union[str, Path]]): Pretrained word embeddings, as for `spacy_tener.CharEmbed.v1`.
     whiten_vectors (bool): Whiten the pretrained embeddings, as for `spacy_tener.CharEmbed.v1`.
-    RETURNS (Model[List[Doc], LatticeWords]): The embedder. It returns the positions and embeddings of the words.
-        *Shape:* (words, width + tag_width)
+    RETURNS (Model[List[Doc], LatticeWords]): The embedder. It returns the word positions and the word embeddings,
+        *Shape:* (words, width + tag_width).
     """
     if lexicon is None:
         lexicon = jieba_lexicon()
@@ -127,8 +127,8 @@ class LexiconEmbedder(TableEmbedder):
         appended = {WORD: similar.words, TAG: similar.tags}
         rows = backend.call(self, *self.find_rows(keys, backend, appended=appended))
         if in_list.size:
-            # `rows` contains the lexicon words, followed by the words from lists. `order` restores the order of the
-            # match.
+            # `rows` contains the lexicon words, followed by the words from lists. `order` restores the order of
+            # `found.match`.
             order = np.empty(found.layers.size, dtype=np.int64)
             order[in_lexicon], order[in_list] = np.arange(len(in_lexicon)), len(in_lexicon) + similar.word_indices
             rows = backend.replace_by_means(rows, len(in_lexicon), similar.sizes, order)
@@ -142,7 +142,7 @@ def _lattice(tokens: TokenBatch, match: Match) -> Lattice:
 class LexiconVocabulary(Vocabulary):
     """Vocabulary of the words and tags that have an embedding, with the lexicon and additional word lists.
 
-    The key of a word is its index in the lexicon. The key of a tag is its index in `lexicon.tag_names`.
+    A word's key is its index in the lexicon. A tag's key is its index in `lexicon.tag_names`.
 
     names (Iterable[str]): Embedding table names: `word`, and `tag` if tags are used.
     max_words (int | None): Maximum number of words that start with the same token. The longest words are used. None for
@@ -158,7 +158,7 @@ class LexiconVocabulary(Vocabulary):
 
     @property
     def tag_names(self) -> list[str]:
-        """The names of all tags in the lexicon."""
+        """All tag names in the lexicon."""
         return [name for name in self.lexicon.tag_names if name]
 
     def has_tag(self, tag: str) -> bool:
@@ -175,7 +175,7 @@ class LexiconVocabulary(Vocabulary):
         self.lists.from_message(lists)
 
     def match(self, tokens: TokenBatch) -> Match:
-        """Find all words of the lexicon in a batch of texts. Words from additional word lists are not included."""
+        """Find all lexicon words in a batch of texts. Words from additional word lists are not included."""
         return self.lexicon.find(tokens.joined, max_words=self.max_words)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
@@ -206,7 +206,7 @@ class LexiconVocabulary(Vocabulary):
     def similar_words(self, found: LayeredMatch, lists: Sequence[WordList]) -> SimilarWords:
         """Find similar lexicon words for all matched words from word lists.
 
-        found (LayeredMatch): The words of the lexicon and the word lists that occur in the texts.
+        found (LayeredMatch): The words that occur in the texts, from the lexicon and from word lists.
         lists (Sequence[WordList]): The word lists.
         RETURNS (SimilarWords): The embedding rows of the similar words.
         """

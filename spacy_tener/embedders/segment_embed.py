@@ -1,4 +1,4 @@
-"""The embedder `spacy_tener.SegmentEmbed.v1`, which embeds the word boundaries and parts of speech of a word segmenter.
+"""The embedder `spacy_tener.SegmentEmbed.v1`, which embeds word boundaries and parts of speech from a word segmenter.
 
 Use `spacy_tener.JoinEmbed.v1` to combine it with `spacy_tener.CharEmbed.v1` in a Chinese pipeline.
 """
@@ -21,7 +21,7 @@ from ..validation import Probability, validated
 from .tables import EmbedInput, TableEmbedder, Vocabulary, init_tables, table_embedder, table_shim
 
 SEGMENT = "segment"
-# The parts of speech in jieba's dictionary, with the tags of proper names first.
+# The parts of speech in jieba's dictionary, with the tags for proper names first.
 _PARTS_OF_SPEECH = (
     "nr nrt nrfg ns nt nz n vn v a d m q r t eng x ad ag an b c dg df e f g h i j k l mg mq ng o p rg "
     "rr rz s tg u ud ug uj ul uv uz vd vg vi vq w y z zg"
@@ -39,15 +39,15 @@ def build_segment_embed(
     200 features, each with its own embedding. Use `spacy_tener.JoinEmbed.v1` to combine it with
     `spacy_tener.CharEmbed.v1` in a Chinese pipeline.
 
-    If a token consists of several characters, its position is B if a word starts at its first character, E if a word
-    ends at its last character, S if both are true, and I if neither is true. Its part of speech is that of the word at
-    its first character.
+    If a token has several characters, its position is B if a word starts at its first character, E if a word ends at
+    its last character, S if both are true, and I if neither is true. Its part of speech is that of the word at its
+    first character.
 
     The segmenter is the package rjieba, which is included in the extra `zh`. It processes about two million characters
     per second. If the installed version of rjieba segments a sample differently than the version used in training, a
     warning is issued when the pipeline is loaded.
 
-    width (int): Width of the embeddings.
+    width (int): Embedding width.
     dropout (float): Dropout rate for the embeddings.
     word_dropout (float): Probability that a token's feature is replaced by the unknown feature during training.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
@@ -73,7 +73,7 @@ class SegmentVocabulary(Vocabulary):
         lists = self.lists.active(tokens.sources)
         if lists:
             tagged, untagged = (token_keys(text, words) for words in apply_word_lists(text, segmentation, lists))
-            # If the tag of a word list did not occur at this position in training, use the segmenter's tag instead.
+            # If a word list's tag did not occur at this position in training, use the segmenter's tag instead.
             return EmbedInput({SEGMENT: np.where(self.tables[SEGMENT].rows(tagged), tagged, untagged)})
         return EmbedInput({SEGMENT: token_keys(text, segmentation)})
 

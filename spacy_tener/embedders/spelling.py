@@ -40,7 +40,7 @@ def build_char_cnn(
     dropout: Probability = 0.3,
     char_dropout: Probability = 0.01,
 ) -> EmbedModel:
-    """Create an embedder with a CNN over the characters of a token, followed by max pooling and a linear layer.
+    """Create an embedder with a CNN over a token's characters, followed by max pooling and a linear layer.
 
     Registered as `spacy_tener.CharCNN.v1`. The TENER paper compares this CNN with its character encoder (Yan et al.,
     2019, section 4.4). The defaults are from the paper. With them, the CNN and the linear layer have 3,660 parameters.
@@ -50,7 +50,7 @@ def build_char_cnn(
     last 32 are used.
 
     filters (int): Number of convolution filters.
-    window (int): Window size of the convolution, in characters. Must be odd.
+    window (int): Convolution window size, in characters. Must be odd.
     char_width (int): Character embedding width.
     width (int): Output width.
     digits (bool): Replace every digit by 0.
@@ -85,12 +85,12 @@ def spelling_embedder(
     dropout: float,
     char_dropout: float,
 ) -> EmbedModel:
-    """Create an embedder that applies a sequence encoder, such as a CNN, to the characters of each token.
+    """Create an embedder that applies a sequence encoder, such as a CNN, to each token's characters.
 
     make_encoder (Callable[[], CharacterEncoder]): Creates the torch module.
     encode (Callable[[Weights], Encode]): Creates the NumPy implementation of the sequence encoder from its weights.
     char_width (int): Character embedding width.
-    width (int): Output width of the torch module.
+    width (int): The torch module's output width.
     digits (bool): Replace every digit by 0.
     dropout (float): Dropout rate for the character embeddings and the output.
     char_dropout (float): Probability that a character is replaced by the unknown character during training.
@@ -123,7 +123,7 @@ def _build_features(
 class SpellingVocabulary(Vocabulary):
     """Vocabulary of the characters that tokens consist of. The key of a character is its code point.
 
-    name (str): Name of the embedding table.
+    name (str): The embedding table's name.
     normaliser (Normaliser): Normalizes tokens, without changing their length.
     """
 

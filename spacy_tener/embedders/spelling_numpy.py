@@ -16,10 +16,10 @@ Encode = Callable[[FloatArray, Lengths], FloatArray]
 class CharacterFeatures:
     """An embedder that computes a vector for each token from its characters or radicals.
 
-    widths (Mapping[str, int]): The name and the width of the embedding table.
+    widths (Mapping[str, int]): The embedding table's name and width.
     encode (Callable[[Weights], Encode]): Creates the sequence encoder, such as `CNN`, from its weights.
     width (int): Output width.
-    weights (Weights): The weights of the torch module.
+    weights (Weights): The torch module's weights.
     """
 
     def __init__(
@@ -44,10 +44,10 @@ class CharacterFeatures:
 
 
 def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
-    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a vector of zeros.
+    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a zero vector.
 
     rows (FloatArray): Hidden states of all characters. *Shape:* (characters, width)
-    lengths (IntArray): Number of characters in each word. *Shape:* (words,)
+    lengths (IntArray): Word lengths in characters. *Shape:* (words,)
     RETURNS (FloatArray): The pooled vectors. *Shape:* (words, width)
     """
     # Empty words are excluded because `reduceat` does not support empty segments.
@@ -68,7 +68,7 @@ class CNN:
         """Apply the convolution to the characters in each word.
 
         x (FloatArray): Character embeddings of all words. *Shape:* (characters, width)
-        lengths (Lengths): Number of characters in each word. *Shape:* (words,)
-        RETURNS (FloatArray): Output of the filters. *Shape:* (characters, filters)
+        lengths (Lengths): Word lengths in characters. *Shape:* (words,)
+        RETURNS (FloatArray): The filter outputs. *Shape:* (characters, filters)
         """
         return self.convolution(x, as_lengths(lengths))

@@ -4,7 +4,7 @@ A token's vector is computed from its characters in these steps:
 
     character embeddings -> sequence encoder (CNN or transformer) -> ReLU and max pooling -> linear layer
 
-The linear layer and ReLU are not mentioned in the text of the TENER paper, but they are part of its released code.
+The TENER paper does not mention the linear layer and ReLU, but its released code contains them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class CharacterFeatures(nn.Module):
     """An embedder that computes a vector for each token from its characters or radicals.
 
     tables (EmbeddingTables): The character embeddings, with dropout.
-    encoder (CharacterEncoder): Encodes the characters of a token as a vector.
+    encoder (CharacterEncoder): Encodes a token's characters as a vector.
     dropout (float): Output dropout rate.
     """
 
@@ -47,13 +47,13 @@ class CharacterFeatures(nn.Module):
 
 
 class CharacterEncoder(nn.Module):
-    """A layer that encodes the characters of a word as a vector.
+    """A layer that encodes a word's characters as a vector.
 
     It consists of a sequence encoder, ReLU, max pooling, and a linear layer.
 
-    encode (nn.Module): The sequence encoder. Its arguments are the embeddings of all characters and the number of
-        characters in each word.
-    hidden (int): Output width of the sequence encoder.
+    encode (nn.Module): The sequence encoder. Its arguments are the embeddings of all characters and the word lengths in
+        characters.
+    hidden (int): The sequence encoder's output width.
     width (int): Output width.
     """
 
@@ -66,7 +66,7 @@ class CharacterEncoder(nn.Module):
         """Return a vector for each word.
 
         characters (Tensor): Character embeddings of all words. *Shape:* (characters, character width)
-        lengths (Lengths): Number of characters in each word, which can be 0. *Shape:* (words,)
+        lengths (Lengths): Word lengths in characters, which can be 0. *Shape:* (words,)
         RETURNS (Tensor): The vectors. *Shape:* (words, width)
         """
         if not len(characters):
@@ -76,10 +76,10 @@ class CharacterEncoder(nn.Module):
 
 
 def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
-    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a vector of zeros.
+    """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a zero vector.
 
     rows (Tensor): Hidden states of all characters. *Shape:* (characters, width)
-    lengths (Lengths): Number of characters in each word. *Shape:* (words,)
+    lengths (Lengths): Word lengths in characters. *Shape:* (words,)
     RETURNS (Tensor): The pooled vectors. *Shape:* (words, width)
     """
     # The maximum of the initial zeros and the hidden states is equal to ReLU after max pooling.
@@ -107,8 +107,8 @@ class CNN(nn.Module):
         """Apply the convolution to the characters in each word.
 
         x (Tensor): Character embeddings of all words. *Shape:* (characters, width)
-        lengths (Lengths): Number of characters in each word. *Shape:* (words,)
-        RETURNS (Tensor): Output of the filters. *Shape:* (characters, filters)
+        lengths (Lengths): Word lengths in characters. *Shape:* (words,)
+        RETURNS (Tensor): The filter outputs. *Shape:* (characters, filters)
         """
         windows = ConvolutionWindows.of(as_lengths(lengths), self.convolution.size, device=x.device)
         return self.convolution(x, windows)
@@ -122,12 +122,12 @@ def char_cnn(*, char_width: int, filters: int, window: int, width: int) -> Chara
 class RadicalEncoder(nn.Module):
     """An embedder that computes a vector for each token from the radicals of its characters.
 
-    The names of all parameters start with `radicals`, so that an optimizer can set a separate learning rate for them.
+    All parameter names start with `radicals`, so that an optimizer can set a separate learning rate for them.
 
-    radicals (CharacterFeatures): A CNN over the radicals of each token.
-    radical_dropout (float): Probability that all radicals of a token are replaced by the unknown radical during
-        training. This trains the embedding of the unknown radical. The released code of MECT uses the word dropout rate
-        of the characters.
+    radicals (CharacterFeatures): A CNN over each token's radicals.
+    radical_dropout (float): Probability that all radicals in a token are replaced by the unknown radical during
+        training. This trains the unknown radical's embedding. MECT's released code uses the word dropout rate of the
+        characters.
     """
 
     def __init__(self, radicals: CharacterFeatures, *, radical_dropout: float) -> None:

@@ -7,8 +7,8 @@ strings to integer keys, and keys to rows of the embedding tables. The forward p
     keys -> rows           TableEmbedder.find_rows
     rows -> embeddings     the module
 
-This module also contains functions to initialize an embedder, to load pretrained vectors, and to add the strings of the
-training data.
+This module also contains functions to initialize an embedder, to load pretrained vectors, and to add the strings from
+the training data.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EmbedInput:
     """The output of `Vocabulary.to_input` for a batch of texts.
 
     keys (dict[str, Keys]): The keys to look up in each table. *Shape:* (keys,) each
-    arguments (tuple[Any, ...]): Additional arguments for the forward pass of the embedder's module.
+    arguments (tuple[Any, ...]): Additional arguments for the embedder's module.
     """
 
     keys: dict[str, Keys]
@@ -56,16 +56,16 @@ class EmbedInput:
 
 
 class Vocabulary(ABC):
-    """Base class for vocabularies, which map strings to the rows of one or more embedding tables.
+    """Base class for vocabularies, which map strings to rows in one or more embedding tables.
 
-    The class attribute `part` is the name of the submodule that contains the embedding tables. It is empty if the
-    embedder's module itself is an `EmbeddingTables`.
+    The class attribute `part` names the submodule that contains the embedding tables. It is empty if the embedder's
+    module itself is an `EmbeddingTables`.
 
-    Row 0 of a table is for unknown strings. The next rows can have pretrained vectors. The attribute `pretrained` is
-    the number of these rows in each table, including row 0. The attribute `frequent` is the number of pretrained
+    In each table, row 0 is for unknown strings. The next rows can have pretrained vectors. The attribute `pretrained`
+    is the number of these rows in each table, including row 0. The attribute `frequent` is the number of pretrained
     vectors that are kept even if their strings do not occur in training.
 
-    names (Iterable[str]): The names of the tables.
+    names (Iterable[str]): The table names.
     """
 
     part = ""
@@ -98,7 +98,7 @@ class Vocabulary(ABC):
         return {name: len(table) for name, table in self.tables.items()}
 
     def to_parts(self) -> dict[str, Any]:
-        """Return the data to serialize: the keys of each table, sorted by row. Subclasses can add items."""
+        """Return the data to serialize: each table's keys, sorted by row. Subclasses can add items."""
         return {name: table.keys for name, table in self.tables.items()}
 
     def from_parts(self, parts: dict[str, Any]) -> None:
@@ -186,7 +186,7 @@ class TableEmbedder(Layer):
             self.shim.set_module(self.shim.module, {**self.shim.sizes, name: grown})
 
     def keep_rows(self, rows: Mapping[str, IntArray], *, half: bool = False) -> None:
-        """Keep only the selected rows of the embedding tables, and only their keys in the vocabulary.
+        """Keep only the selected rows in the embedding tables, and only their keys in the vocabulary.
 
         rows (Mapping[str, IntArray]): The rows to keep for each table. They must be sorted and include row 0, the row
             for unknown strings. *Shape:* (rows,) each
@@ -215,7 +215,7 @@ def table_embedder(
 ) -> TableEmbedder:
     """Create a layer with embedding tables.
 
-    name (str): Name of the layer.
+    name (str): The layer name.
     vocabulary (Vocabulary): Converts texts to keys.
     shim (TorchShim): Creates the module from the number of rows in each table. The module's arguments are the rows for
         each table, and the additional arguments returned by `Vocabulary.to_input`.
@@ -230,7 +230,7 @@ def table_embedder(
 def table_shim(
     widths: Mapping[str, int], *, word_dropout: Mapping[str, float], dropout: float, half: bool = False
 ) -> TorchShim:
-    """Create the shim of a module that only consists of embedding tables.
+    """Create the shim for a module that contains only embedding tables.
 
     widths (Mapping[str, int]): Width of each table.
     word_dropout (Mapping[str, float]): Probability, for each table, that a row is replaced by the row for unknown
@@ -288,12 +288,12 @@ def load_vectors(
     """Load pretrained vectors into an embedding table.
 
     embedder (TableEmbedder): The embedder.
-    name (str): Name of the table.
+    name (str): The table name.
     source (str | Path | VectorsSource | None): The vectors, as for `read_vectors`. None for no vectors.
     to_keys (Callable[[list[str]], Keys]): Converts strings to keys.
     whiten (bool): Whiten the vectors.
     frequent (int | None): Number of vectors to keep even if their strings do not occur in training. The first vectors
-        of the source are kept. None to keep all vectors.
+        in the source are kept. None to keep all vectors.
     normalise (Callable[[str], str] | None): Normalizes each string.
     keep (Callable[[str], bool] | None): Returns whether a normalized string is needed.
     RETURNS (list[str]): The strings of all loaded vectors.
@@ -319,10 +319,10 @@ def load_vectors(
 
 
 def observe(model: Model[Any, Any], batches: Iterable[TokenBatch]) -> None:
-    """Add the strings of the training texts to the vocabularies of all embedders in a model.
+    """Add the strings in the training texts to the vocabularies of all embedders in a model.
 
     If an embedder has an option `frequent`, also remove pretrained vectors whose strings do not occur in the texts,
-    except for the first `frequent` vectors. The function logs how many strings of the texts have a pretrained vector.
+    except for the first `frequent` vectors. The function logs how many strings in the texts have a pretrained vector.
 
     model (Model): The model.
     batches (Iterable[TokenBatch]): The training texts.

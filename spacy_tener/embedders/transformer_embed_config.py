@@ -15,14 +15,14 @@ class TransformerEmbedConfig:
     """The options of an embedder with a pretrained transformer.
 
     frozen (bool): Do not train the transformer.
-    pooling (Literal["mean", "first"]): How to compute a token's vector from the vectors of its word pieces.
-    layers (Union[int, List[int]]): The layers whose outputs are averaged: the number of last layers, or a list of layer
-        numbers.
+    pooling (Literal["mean", "first"]): How to compute a token's vector from its word pieces.
+    layers (Union[int, List[int]]): The layers whose outputs are averaged: a number n for the last n layers, or a list
+        with layer numbers.
     dropout (float): Output dropout rate.
     window (int): Maximum number of word pieces in a transformer input, including special tokens.
-    overlap (int): Number of word pieces on each side of a window that only provide context.
+    overlap (int): Number of word pieces that only provide context, on each side of a window.
     mixed_precision (Union[bool, Literal["gpu"]]): Use bfloat16 for the operations for which this is safe.
-    cache (int): Maximum size in megabytes of the cache for the outputs of frozen layers.
+    cache (int): Maximum cache size for the outputs of frozen layers, in megabytes.
     frozen_layers (int): Number of layers to freeze, counted from the lowest.
     pieces (Literal["scripts", "texts", "all"]): Which word pieces of `e5` to keep in a trained pipeline.
     """

@@ -2,7 +2,7 @@
 
 It applies a pretrained transformer to windows of subword tokens, and pools the hidden states for each spaCy token:
 
-    Docs -> windows of subword tokens -> hidden states of subword tokens -> features of tokens
+    Docs -> windows of subword tokens -> hidden states of subword tokens -> token features
 
 `to_transformers` converts the weights of multilingual E5 to a model from the library transformers.
 """
@@ -31,22 +31,21 @@ from .transformer_embed_config import TransformerEmbedConfig
 
 # Maximum batch size during inference, in padded positions (windows times length). It limits the memory usage.
 _MAX_POSITIONS = {"cpu": 4096, "cuda": 1 << 16}
-# Fixed cost of each call of the transformer, measured in padded positions. It determines whether windows with different
+# Fixed cost of each transformer call, measured in padded positions. It determines whether windows with different
 # lengths are padded to the same length, or processed by separate calls.
 _SUBWORDS_PER_CALL = {"cpu": 32, "cuda": 1 << 14}
 _E5_SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
 
 
 class PretrainedTransformer(nn.Module):
-    """A pretrained transformer with a tokenizer, which computes features of spaCy tokens.
+    """A pretrained transformer with a tokenizer, which computes features for spaCy tokens.
 
-    A token's features are the mean of the hidden states of its subword tokens, or the hidden state of the first subword
-    token. Tokens without subword tokens get zeros. The outputs of frozen layers are cached during training.
+    A token's features are the mean hidden state of its subword tokens, or the first subword token's hidden state.
+    Tokens without subword tokens get zeros. The outputs of frozen layers are cached during training.
 
-    transformer (PreTrainedModel): A model from the library transformers. The names of its parameters start with
-        `transformer.`.
+    transformer (PreTrainedModel): A model from the library transformers. Its parameter names start with `transformer.`.
     subword_tokenizer (SubwordTokenizer): Splits Docs into windows of subword tokens.
-    config (TransformerEmbedConfig): The options of the embedder.
+    config (TransformerEmbedConfig): The embedder's options.
     """
 
     def __init__(self, transformer: Any, subword_tokenizer: SubwordTokenizer, config: TransformerEmbedConfig) -> None:
@@ -58,7 +57,7 @@ class PretrainedTransformer(nn.Module):
         self.cache = FeatureCache(config.cache * 1_000_000)
         # Use sparse gradients, because a batch contains only a few hundred distinct subword tokens. A dense gradient
         # has the size of the complete embedding table, which can be as large as all layers together. It would take most
-        # of the time of a training step.
+        # of the time in a training step.
         self.transformer.get_input_embeddings().sparse = True
         self._frozen = [transformer] if config.frozen else self._lower_parts()
         for part in self._frozen:
@@ -97,7 +96,7 @@ class PretrainedTransformer(nn.Module):
         return torch.cat(list(self.cache(list(map(cache_key, docs)), docs, compute, training=self.training)))
 
     def _features_of_docs(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the features of the tokens in each Doc. *Shape:* (tokens, width) each"""
+        """Return the token features for each Doc. *Shape:* (tokens, width) each"""
         return list(torch.split(self.features(self.subword_tokenizer(docs)), [len(doc) for doc in docs]))
 
     def _features_above_frozen(self, docs: Sequence[Doc]) -> Tensor:
@@ -111,7 +110,7 @@ class PretrainedTransformer(nn.Module):
         return self._pool(self._run_in_batches(subwords, lower, self._run_trained_layers), subwords)
 
     def _frozen_outputs(self, docs: Sequence[Doc]) -> list[Tensor]:
-        """Return the output of the frozen layers for the subword tokens in each Doc. *Shape:* (subwords, width) each"""
+        """Return the frozen layers' output for the subword tokens in each Doc. *Shape:* (subwords, width) each"""
         subwords = self.subword_tokenizer(docs)
         hidden = self._run_in_batches(subwords, self._ids(subwords), self._run_frozen_layers)
         return list(torch.split(hidden, subwords.sizes.tolist()))
@@ -149,12 +148,12 @@ class PretrainedTransformer(nn.Module):
         hidden (Tensor): Input of the first layer. *Shape:* (windows, length, width)
         key_mask (Tensor | None): The additive attention mask, as for `_run_frozen_layers`.
         part (slice): The range of layers.
-        RETURNS (list[Tensor]): The input, followed by the output of each layer. *Shape:* (windows, length, width) each
+        RETURNS (list[Tensor]): The input, followed by each layer's output. *Shape:* (windows, length, width) each
         """
         states = [hidden]
         for layer in self.transformer.encoder.layer[part]:
             output = layer(states[-1], key_mask)
-            # The return type of a layer depends on the version of transformers.
+            # A layer's return type depends on the transformers version.
             states.append(output[0] if isinstance(output, tuple) else output)
         return states
 
@@ -167,7 +166,7 @@ class PretrainedTransformer(nn.Module):
         return on_device(subwords.ids[:, None], self._device)
 
     def _pool(self, hidden: Tensor, subwords: SubwordBatch) -> Tensor:
-        """Pool the hidden states of subword tokens to compute the features of spaCy tokens. *Shape:* (tokens, width)"""
+        """Pool the hidden states of subword tokens to compute features for spaCy tokens. *Shape:* (tokens, width)"""
         pairs = subwords.first_subwords() if self.config.pooling == "first" else subwords
         indices = on_device(pairs.indices, self._device)
         tokens = Segments.of(pairs.tokens, pairs.n_tokens, device=self._device)
@@ -241,7 +240,7 @@ def split_windows(windows: Tensor, masks: Tensor | None, max_subwords: int) -> I
     """Split a padded batch of windows into smaller batches, and yield each with its attention masks.
 
     windows (Tensor): The padded batch. *Shape:* (windows, length, ...)
-    masks (Tensor | None): The attention mask of each window. None if there is no padding.
+    masks (Tensor | None): Each window's attention mask. None if there is no padding.
     max_subwords (int): Maximum number of padded positions in a batch. A batch has at least one window.
     """
     parts = windows.split(max(1, max_subwords // windows.shape[1]))
@@ -254,7 +253,8 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, l
     transformer (Callable): A model from the library transformers.
     ids (Tensor): Subword token ids. *Shape:* (windows, length)
     mask (Tensor): Attention mask: 1 for subword tokens, 0 for padding. *Shape:* (windows, length)
-    layers (int | Sequence[int]): Number of last layers, or a list of layer numbers. Layer 0 is the embedding layer.
+    layers (int | Sequence[int]): A number n for the last n layers, or a list with layer numbers. Layer 0 is the
+        embedding layer.
     RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)
     """
     output = transformer(input_ids=ids, attention_mask=mask, output_hidden_states=layers != 1, return_dict=True)
@@ -270,11 +270,11 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, l
 
 
 def mean_of_states(states: Sequence[Tensor], layers: int | Sequence[int]) -> Tensor:
-    """Return the average of the hidden states of the specified layers.
+    """Return the average hidden states of the specified layers.
 
     states (Sequence[Tensor]): Hidden states of all layers, starting with layer 0. *Shape:* (windows, length, width)
         each
-    layers (int | Sequence[int]): Number of last layers, or a list of layer numbers.
+    layers (int | Sequence[int]): A number n for the last n layers, or a list with layer numbers.
     RETURNS (Tensor): The averaged hidden states. *Shape:* (windows, length, width)
     """
     chosen = states[-layers:] if isinstance(layers, int) else [states[layer] for layer in layers]

@@ -4,7 +4,7 @@ A model is calibrated if its probabilities match its accuracy: for example, 80 %
 a probability of 0.8 are correct.
 
     outcomes = find_outcomes(nlp, "tener_ner", examples, path)     # predicted entities, correct or not
-    temperature = fit_temperature(outcomes)                        # divides all scores of the CRF
+    temperature = fit_temperature(outcomes)                        # divides all CRF scores
     fit_thresholds(...)                                            # thresholds that ensure a precision
     errors(outcomes.probabilities(temperature), outcomes.right)    # expected calibration error, Brier score
 
@@ -56,8 +56,8 @@ Series = Mapping[str, tuple[Probabilities, BoolArray]]
 class Outcomes:
     """Entities that a component predicts for annotated texts, and whether they are correct.
 
-    Some predicted entities are excluded: those in a part of the text without annotation, and those that were already in
-    the Doc before the component was called. The remaining entities are called "counted".
+    Some predicted entities are excluded: those in text parts without annotation, and those that were already in the Doc
+    before the component was called. The remaining entities are called "counted".
 
     batches (Sequence[BatchDecoding]): The decoded texts, which can compute probabilities at any temperature.
     counted (BoolArray): Mask that is False for excluded entities. *Shape:* (predicted,)
@@ -73,14 +73,14 @@ class Outcomes:
     text: IntArray
 
     def probabilities(self, temperature: float = 1.0) -> Probabilities:
-        """Return the probability of each counted entity at the given temperature. *Shape:* (counted,)"""
+        """Return each counted entity's probability at the given temperature. *Shape:* (counted,)"""
         batches = [(replace(batch, temperature=temperature), batch.best) for batch in self.batches]
         counted: Probabilities = np.concatenate([batch.probabilities(best) for batch, best in batches])[self.counted]
         return counted
 
 
 def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source: Path) -> Outcomes:
-    """Predict entities with a component of a pipeline, and compare them with the gold-standard annotation.
+    """Predict entities with a pipeline component, and compare them with the gold-standard annotation.
 
     nlp (Language): The pipeline.
     name (str): The component name. The components before it are also run.
@@ -185,7 +185,7 @@ def bins(probability: Probabilities, right: BoolArray, n_bins: int = BINS) -> li
 
 
 def errors(probability: Probabilities, right: BoolArray) -> Errors:
-    """Compute the calibration metrics of one or more predictions.
+    """Compute the calibration metrics for one or more predictions.
 
     probability (Probabilities): Predicted probabilities.
     right (BoolArray): Whether each prediction is correct.
@@ -199,7 +199,7 @@ def errors(probability: Probabilities, right: BoolArray) -> Errors:
 def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
     """Return the negative log-likelihood of each prediction.
 
-    Probabilities are clipped, so that the loss is finite even for a wrong prediction with a probability of 1.
+    Probabilities are clipped, so that the loss is finite even for a wrong prediction with probability 1.
 
     probability (Probabilities): Predicted probabilities. *Shape:* (counted,)
     right (BoolArray): Whether each prediction is correct. *Shape:* (counted,)
@@ -210,7 +210,7 @@ def losses(probability: Probabilities, right: BoolArray) -> Probabilities:
     return loss
 
 
-# Fitting of temperature and thresholds
+# Fitting the temperature and the thresholds
 
 
 def _scipy() -> Any:
@@ -223,10 +223,10 @@ def _scipy() -> Any:
 
 
 def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> float:
-    """Fit the temperature of the CRF by maximum likelihood (temperature scaling, Guo et al. 2017).
+    """Fit the CRF's temperature by maximum likelihood (temperature scaling, Guo et al. 2017).
 
     The temperature divides all emission and transition scores. The likelihood is computed for individual entities
-    instead of complete tag sequences, so that a single annotation error does not dominate the likelihood of a text.
+    instead of complete tag sequences, so that a single annotation error does not dominate a text's likelihood.
 
     outcomes (Outcomes): The predicted entities, and whether they are correct.
     chosen (BoolArray | None): Mask of the entities to use. None for all entities. *Shape:* (counted,)
@@ -244,10 +244,10 @@ def fit_temperature(outcomes: Outcomes, chosen: BoolArray | None = None) -> floa
 
 
 def cross_validate(outcomes: Outcomes) -> Probabilities:
-    """Return calibrated probabilities of all entities, computed by cross-validation.
+    """Return calibrated entity probabilities, computed by cross-validation.
 
-    The texts are divided into folds. The probabilities of the entities in a fold are computed with the temperature that
-    was fitted on all other folds.
+    The texts are divided into folds. The entity probabilities in a fold are computed with the temperature that was
+    fitted on all other folds.
 
     outcomes (Outcomes): The predicted entities, and whether they are correct.
     RETURNS (Probabilities): The entity probabilities. *Shape:* (counted,)
@@ -272,7 +272,7 @@ class Threshold:
     labels (list[str]): The labels.
     value (float | None): The threshold. None if no threshold ensures the required precision.
     count (int): Number of predicted entities with these labels.
-    n_above (int): Number of predicted entities with a probability of at least the threshold.
+    n_above (int): Number of predicted entities whose probability reaches the threshold.
     right (int): Number of correct entities among them.
     """
 
@@ -286,17 +286,17 @@ class Threshold:
 def new_thresholds(
     pipe: TenerNER, outcomes: Outcomes, temperature: float, precision: float, confidence: float
 ) -> tuple[list[Threshold], dict[str, float]]:
-    """Fit probability thresholds for the labels of a component.
+    """Fit probability thresholds for a component's labels.
 
     Raises a RemedyError if no threshold can be fitted.
 
     pipe (TenerNER): The component.
     outcomes (Outcomes): The predicted entities, and whether they are correct.
-    temperature (float): The temperature of the CRF.
+    temperature (float): The CRF's temperature.
     precision (float): The required precision.
     confidence (float): The confidence level at which the precision must be reached, such as 0.95.
-    RETURNS (tuple[list[Threshold], dict[str, float]]): The fitted thresholds, and the threshold of every label. It
-        is 0 for a label for which no threshold can be fitted. The current threshold of such a label is not kept, since
+    RETURNS (tuple[list[Threshold], dict[str, float]]): The fitted thresholds, and a dictionary with every label's
+        threshold. The threshold is 0 for a label for which none can be fitted. Its current threshold is not kept, since
         it refers to probabilities at another temperature.
     """
     probability = outcomes.probabilities(temperature)
@@ -326,7 +326,7 @@ def fit_thresholds(
     probability (Probabilities): The entity probabilities.
     label (IntArray): Label index of each entity.
     right (BoolArray): Whether each entity is correct.
-    labels (Sequence[str]): The names of the labels.
+    labels (Sequence[str]): The label names.
     precision (float): The required precision.
     confidence (float): The confidence level at which the precision must be reached.
     RETURNS (list[Threshold]): The thresholds.
@@ -360,12 +360,11 @@ def _fit_threshold(
     passed = Threshold(labels, None, right.size)
     first = max(smallest_sample(precision, confidence), right.size // 5)
     for size in range(first, right.size + 1, max(1, right.size // MAX_CANDIDATES)):
-        # Round the threshold down, because the probability of an entity differs slightly between batches. All entities
-        # with the same probability then reach the threshold.
+        # Round the threshold down, because an entity's probability differs slightly between batches. All entities with
+        # the same probability then reach the threshold.
         value = math.floor(float(probability[order[size - 1]]) * 1e4) / 1e4
         count = int((probability >= value).sum())
-        # The p-value: probability of at least this number of correct entities if the precision is exactly the required
-        # one.
+        # The p-value: the probability of at least this many correct entities if the precision is exactly as required.
         if binom.sf(hits[count - 1] - 1, count, precision) > 1.0 - confidence:
             break
         passed = Threshold(labels, value, right.size, count, int(hits[count - 1]))
@@ -375,7 +374,7 @@ def _fit_threshold(
 def smallest_sample(precision: float, confidence: float) -> int:
     """Return the minimum number of entities for which a threshold can be accepted despite one wrong entity.
 
-    The binomial test of `_fit_threshold` is applied to a sample in which all entities except one are correct.
+    The binomial test in `_fit_threshold` is applied to a sample in which all entities except one are correct.
 
     precision (float): The required precision.
     confidence (float): The required confidence level.

@@ -39,8 +39,8 @@ class Pair(NamedTuple):
     gold (EntityOffsets | None): The gold entity.
     found (EntityOffsets | None): The predicted entity, as character offsets in the reference Doc.
     is_annotated (bool): Whether this part of the text is annotated. If not, `gold` is None.
-    probability (float | None): Probability of the predicted entity. For a false negative, one minus the probability of
-        the gold entity. None if unknown.
+    probability (float | None): The predicted entity's probability. For a false negative, one minus the gold entity's
+        probability. None if unknown.
     """
 
     gold: EntityOffsets | None
@@ -57,7 +57,7 @@ class Pair(NamedTuple):
 def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> dict[int, int]:
     """Match each predicted entity with at most one overlapping gold entity.
 
-    Identical entities are matched first, followed by the pairs with the largest number of shared characters.
+    Identical entities are matched first, followed by the pairs that share the most characters.
 
     gold (Sequence[EntityOffsets]): Gold entities, sorted by offset and without overlaps.
     found (Sequence[EntityOffsets]): Predicted entities.
@@ -75,8 +75,8 @@ def pair_entities(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets])
 def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> Iterator[tuple[bool, int, int, int]]:
     """Yield a sort key for each pair of a gold entity and an overlapping predicted entity.
 
-    A sort key contains whether the entities differ, the number of shared characters as a negative number, the index of
-    the gold entity, and the index of the predicted entity.
+    A sort key contains whether the entities differ, the number of shared characters as a negative number, the gold
+    entity's index, and the predicted entity's index.
     """
     ends = [end for _, end, _ in gold]
     for j, entity in enumerate(found):
@@ -89,13 +89,13 @@ def _overlaps(gold: Sequence[EntityOffsets], found: Sequence[EntityOffsets]) -> 
 
 
 class PredictedText(NamedTuple):
-    """The predictions of a pipeline for a text.
+    """A pipeline's predictions for a text.
 
     doc (Doc): The Doc with the predicted entities.
     found_probabilities (dict[EntityOffsets, float | None]): Probability of each predicted entity. If an entity is
-        aligned to the tokens of `doc.ents`, it has two keys: its original offsets and the offsets of the tokens.
-    missed_probabilities (dict[EntityOffsets, float]): One minus the probability of each gold entity. If several
-        components have a CRF, the minimum is used.
+        aligned to the tokens of `doc.ents`, it has two keys: its original offsets and the token offsets.
+    missed_probabilities (dict[EntityOffsets, float]): One minus each gold entity's probability. If several components
+        have a CRF, the minimum is used.
     """
 
     doc: Doc
@@ -110,8 +110,8 @@ def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, A
 
     nlp (Language): The pipeline.
     examples (Iterable[Example]): The annotated texts.
-    RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores of `CountingScorer`, and the entity
-        pairs of each example.
+    RETURNS (Tuple[Dict[str, Any], List[Tuple[Example, List[Pair]]]]): The scores from `CountingScorer`, and each
+        example's entity pairs.
     """
     examples, predictions, seconds = list(examples), list[PredictedText](), 0.0
     for batch in minibatch(examples, BATCH):
@@ -133,7 +133,7 @@ def score_texts(nlp: Language, examples: Iterable[Example]) -> tuple[dict[str, A
 def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[PredictedText], float]:
     """Run a pipeline on a batch of texts, and measure the time.
 
-    The time excludes the computation of probabilities, because `nlp.pipe` does not compute them.
+    The time excludes computing probabilities, because `nlp.pipe` does not compute them.
 
     nlp (Language): The pipeline.
     examples (Sequence[Example]): The texts.
@@ -167,7 +167,7 @@ def _predict(nlp: Language, examples: Sequence[Example]) -> tuple[list[Predicted
 def _probabilities(doc: Doc) -> dict[EntityOffsets, float | None]:
     """Return the probability of each predicted entity in a Doc.
 
-    The keys are the original offsets of an entity and, if it is aligned to tokens, the offsets of these tokens.
+    The keys are an entity's original offsets and, if it is aligned to tokens, the token offsets.
     """
     entities = read_entities(doc)
     by_ent = {entity.ent: entity.probability for entity in entities if entity.ent is not None}
@@ -175,9 +175,9 @@ def _probabilities(doc: Doc) -> dict[EntityOffsets, float | None]:
 
 
 def _pairs(example: Example, found: Sequence[Found], prediction: PredictedText) -> list[Pair]:
-    """Return the entity pairs of an example, sorted by their position in the text.
+    """Return an example's entity pairs, sorted by their position in the text.
 
-    Predicted entities in parts of the text without annotation are added at the end.
+    Predicted entities in text parts without annotation are added at the end.
     """
     found_probabilities, missed_probabilities = prediction.found_probabilities, prediction.missed_probabilities
     gold = [offsets_of(ent) for ent in example.reference.ents]
@@ -211,15 +211,15 @@ def errors_page(
 ) -> str:
     """Return the HTML page that shows a pipeline's errors.
 
-    heading (Heading): The title of the page.
-    scores (Mapping[str, Any] | None): The scores of `score_texts` or `nlp.evaluate`. None if the texts are not
+    heading (Heading): The page title.
+    scores (Mapping[str, Any] | None): The scores from `score_texts` or `nlp.evaluate`. None if the texts are not
         annotated.
     texts (Sequence[tuple[Doc, Sequence[Pair]]]): Docs with their entity pairs. If empty, the page shows only the
         scores.
-    labels (Iterable[str] | None): The labels of the pipeline. The page lists all other labels that occur in the corpus.
-        None if the labels are unknown.
-    label_order (Sequence[str]): All labels of the pipeline. The order determines their colors.
-    lang (str): The language code of the texts.
+    labels (Iterable[str] | None): The pipeline's labels. The page lists all other labels that occur in the corpus. None
+        if the labels are unknown.
+    label_order (Sequence[str]): All labels of the pipeline, in an order that determines their colors.
+    lang (str): The texts' language code.
     explained (tuple[str, Sequence[int]]): The URL of a page with explanations, and the indices of the texts that it
         explains.
     review (str): The command that creates a page to review the annotation, for display on the page.
@@ -248,7 +248,7 @@ def _plain(pair: Pair) -> list[Any]:
 def _unknown(texts: Sequence[tuple[Doc, Sequence[Pair]]], labels: Iterable[str] | None) -> dict[str, int]:
     """Count the gold entities with labels that the pipeline does not have.
 
-    RETURNS (dict[str, int]): The number of gold entities for each of these labels.
+    RETURNS (dict[str, int]): The number of gold entities for each such label.
     """
     if labels is None:
         return {}

@@ -1,6 +1,6 @@
 """Count true positives, false positives and false negatives of predicted entities, for `spacy tener evaluate`.
 
-The counts follow the rules of spaCy's scorer, so that they agree with its precision and recall.
+The counts follow the same rules as spaCy's scorer, and therefore agree with its precision and recall.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Confusion(NamedTuple):
     fn: int
 
 
-# The offsets of a predicted entity in the predicted Doc and in the reference Doc. The second element is None if the
+# A predicted entity's offsets in the predicted Doc and in the reference Doc. The second element is None if the
 # reference Doc has no annotation there, and the entity is therefore not scored.
 Found = tuple[EntityOffsets, EntityOffsets | None]
 
@@ -58,7 +58,7 @@ class CountingScorer(Scorer):
 def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
     """Return the function that compares predicted and gold entities as the pipeline's scorer does.
 
-    If several components score entities, the scorer of the last component is used, as in `nlp.evaluate`.
+    If several components score entities, the last component's scorer is used, as in `nlp.evaluate`.
 
     RETURNS (Callable[[Example], Iterator[Found]]): `compare_characters` or `compare_tokens`.
     """
@@ -145,7 +145,7 @@ def score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:
 def scores_json(scores: Mapping[str, Any]) -> str:
     """Serialize scores to JSON with one score per line.
 
-    Standard indentation would put every number of `ents_counts_per_doc` on a separate line.
+    Standard indentation would put every number in `ents_counts_per_doc` on a separate line.
     """
     lines = [f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in scores.items()]
     return "{\n  " + ",\n  ".join(lines) + "\n}\n"

@@ -1,7 +1,7 @@
-"""Compute explanations of predicted entities: probabilities, alternative entities, attributions and lexicon matches.
+"""Explain predicted entities: compute probabilities, alternative entities, attributions and lexicon matches.
 
 An attribution is the influence of a single token or character on an entity. It is measured by occlusion: the token or
-character is replaced by a mask, and the model predicts the text again. The attribution is the decrease of the entity's
+character is replaced by a mask, and the model predicts the text again. The attribution is the decrease in the entity's
 log-odds:
 
     drop = log_odds(p(entity | text)) - log_odds(p(entity | masked text))
@@ -82,7 +82,7 @@ def explain(
     texts (Union[str, Doc, Example, Iterable[Union[str, Doc, Example]]]): One or more texts. The tokens and entities of
         a Doc are kept. These existing entities have the probability 1 and no attributions. For an Example, gold
         entities that the model misses are explained, too.
-    name (Optional[str]): Name of the component. By default, the first `tener_ner`.
+    name (Optional[str]): The component name. By default, the first `tener_ner`.
     k_best (int): Number of label sequences to return for each text.
     alternatives (int): Maximum number of alternatives for each entity.
     attribution (bool): Whether to compute attributions. They require one prediction for each token or character.
@@ -109,7 +109,7 @@ def explain(
 def _mark_output(text: ExplainedText, entities: Iterable[FoundEntity]) -> ExplainedText:
     """Return a copy of an explanation in which `is_in_output` is set for all predicted and possible entities.
 
-    entities (Iterable[FoundEntity]): The entities in the output of the whole pipeline.
+    entities (Iterable[FoundEntity]): The entities in the whole pipeline's output.
     """
     offsets = {entity.offsets for entity in entities}
     found, possible = (
@@ -124,11 +124,11 @@ def _gold(text: TextOrExample, key: str | None) -> list[EntityOffsets] | None:
 
 
 class _Explainer:
-    """Creates the explanations of texts, one text at a time.
+    """Explains texts, one at a time.
 
     mask (CharacterMask | None): Replaces tokens or characters to compute attributions. None if attributions are not
         computed.
-    lexicon (LexiconVocabulary | None): The lexicon of the model. None if the model does not use a lexicon.
+    lexicon (LexiconVocabulary | None): The model's lexicon. None if the model does not use a lexicon.
     """
 
     def __init__(self, pipeline: PipelineNER, *, attribution: bool) -> None:
@@ -168,7 +168,7 @@ class _Explainer:
             inside = {
                 index: (span[0] - window.start, span[1] - window.start, entities[index].label)
                 for index, span in enumerate(spans)
-                # Masking cannot decrease a probability of 0, for example of an entity whose label is unknown.
+                # Masking cannot decrease a probability of 0, for example for an entity whose label is unknown.
                 if span and entities[index].probability and entities[index].offsets not in existing
                 if window.keep_start <= span[0] < window.keep_end and span[1] <= window.end
             }
@@ -219,7 +219,7 @@ class _Explainer:
     def _attributions(
         self, view: DocView, window_doc: Doc, offset: int, entities: Sequence[tuple[int, int, str]]
     ) -> list[list[Attribution]]:
-        """Return the attributions of each entity in a window.
+        """Return the attributions for each entity in a window.
 
         Each masked copy of the window is predicted once, and the prediction is used for all entities.
 
@@ -248,7 +248,7 @@ class _Explainer:
 def _possible(found: Sequence[FoundEntity], k_best: Sequence[LabelSequence]) -> list[FoundEntity]:
     """Return entities that are not predicted, but occur in one of the k best label sequences.
 
-    Only entities with a probability of at least `MIN_POSSIBLE` are returned, sorted by offsets.
+    Only entities whose probability is at least `MIN_POSSIBLE` are returned, sorted by offsets.
     """
     offsets = {entity.offsets for entity in found}
     possible = {
@@ -305,7 +305,7 @@ def _most_probable_first(entity: FoundEntity) -> float:
 def _outside(decoding: Decoding, entities: Sequence[FoundEntity]) -> list[float | None]:
     """Return, for each span, the probability that it contains no part of an entity, at any nesting depth.
 
-    The probability is None if a boundary of the span is within a token.
+    The probability is None if a span boundary is within a token.
 
     entities (Sequence[FoundEntity]): The spans.
     """
@@ -327,7 +327,7 @@ def _overlap(a: FoundEntity, b: FoundEntity) -> bool:
 
 @dataclass(frozen=True)
 class CharacterMask:
-    """A string that replaces a token or character, to measure the influence of the token or character.
+    """A string that replaces a token or character, to measure its influence.
 
     text (str): The string.
     notes (tuple[str, ...]): Sentences for the HTML page that describe how the model encodes the string.
@@ -376,7 +376,7 @@ def find_mask(models: Sequence[Model[Any, Any]], *, one_character: bool) -> Char
 
 
 def _mask_tokens(model: Model[Any, Any]) -> Iterator[str]:
-    """Yield the mask token of each transformer in a model, including transformers of spacy-transformers."""
+    """Yield the mask token of each transformer in a model, including transformers from spacy-transformers."""
     # `shim.module` must only be accessed for transformers, because it switches a layer from NumPy to torch.
     shims = (torch_shim(node) for node in model.walk() if node.name == "transformer_embed")
     tokenizers = [getattr(shim.module, "subword_tokenizer", None) for shim in shims if shim.is_built]
@@ -395,7 +395,7 @@ def _log_odds(probabilities: Probabilities) -> Probabilities:
 
 
 def _positions_near(doc: Doc, entities: Iterable[tuple[int, int, str]], reach: int) -> list[int]:
-    """Return the indices of tokens within a distance of `reach` from an entity, except white space.
+    """Return the indices of tokens within the distance `reach` from an entity, except white space.
 
     White space is not masked, because the model excludes entities that begin or end with white space. It does not
     exclude entities that begin or end with the mask.

@@ -34,8 +34,8 @@ class Attribution:
     """The influence of a token or character on an entity.
 
     start, end (int): Character offsets of the token or character.
-    drop (float): Decrease of the entity's log-odds if the token or character is masked. A positive value means that it
-        supports the entity, and a negative value means that it is evidence against the entity.
+    drop (float): Decrease in the entity's log-odds if the token or character is masked. It is positive if the token or
+        character supports the entity, and negative if it is evidence against the entity.
     """
 
     start: int
@@ -52,8 +52,8 @@ class ExplainedEntity(FoundEntity):
     alternatives (list[FoundEntity]): Overlapping entities with other boundaries or another label, most probable first.
     attributions (list[Attribution]): The influence of each masked token or character, in text order. Empty if
         attributions were not computed.
-    is_in_output (bool): Whether the entity is in the output of the pipeline. False for predicted entities whose
-        probability is below a threshold, and for entities that a later component removes. Not used for missed entities.
+    is_in_output (bool): Whether the entity is in the pipeline's output. False for predicted entities whose probability
+        is below a threshold, and for entities that a later component removes. Not used for missed entities.
     is_existing (bool): Whether the entity was set by an earlier component, such as `entity_lists`.
     outside (float | None): Probability that the span does not overlap with any entity. None for predicted entities.
     """
@@ -69,9 +69,9 @@ class ExplainedEntity(FoundEntity):
 class LexiconWord:
     """A lexicon word that occurs in a text.
 
-    start, end (int): Character offsets of the word in the text.
+    start, end (int): The word's character offsets in the text.
     text (str): The word.
-    tag (str): The tag of the word in the lexicon, such as its part of speech. Empty if the word has no tag.
+    tag (str): The word's tag in the lexicon, such as its part of speech. Empty if the word has no tag.
     known (bool): Whether the model has an embedding for the word. A word that was added after training is known if its
         embedding can be computed from similar words.
     """
@@ -113,10 +113,10 @@ class ExplainedText:
 class Explanation:
     """The explanations of one or more texts. All offsets are character offsets.
 
-    pipeline (dict[str, str]): Metadata: the language, name and version of the pipeline, the name and setting `view` of
-        the component, and `units`. The value of `units` is "characters" if the model tags single characters, otherwise
+    pipeline (dict[str, str]): Metadata: the pipeline's language, name and version, the component's name and setting
+        `view`, and `units`. The value of `units` is "characters" if the model tags single characters, otherwise
         "tokens".
-    labels (list[str]): The labels of the pipeline.
+    labels (list[str]): The pipeline's labels.
     notes (list[str]): Notes for the HTML page, such as how the model encodes the mask.
     texts (list[ExplainedText]): The explanation of each text.
     """
@@ -127,7 +127,7 @@ class Explanation:
     texts: list[ExplainedText]
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the explanation to a dictionary of JSON types. Floats are rounded to six significant digits."""
+        """Convert the explanation to a JSON-serializable dictionary. Floats are rounded to six significant digits."""
         return cast("dict[str, Any]", _plain(self))
 
     def to_json(self) -> str:
@@ -141,12 +141,12 @@ class Explanation:
 
         title (str): The title. A name in braces, such as `{pipeline}`, is replaced by its value in `values`.
         links (Sequence[str]): A URL for each text. The page links the text to it.
-        values (Optional[Mapping[str, str]]): The values of the names in the title.
+        values (Optional[Mapping[str, str]]): The values for the names in the title.
         """
         data = {**self.to_dict(), "links": list(links)}
         for text in data["texts"]:
             for entity in (*text["entities"], *text["possible"], *text["missed"]):
-                # Attributions are stored as tuples instead of dicts, which makes the pages of long texts smaller.
+                # Attributions are stored as tuples instead of dicts, which makes the pages for long texts smaller.
                 entity["attributions"] = [
                     (unit["start"], unit["end"], round(unit["drop"], 3)) for unit in entity["attributions"]
                 ]
@@ -169,7 +169,7 @@ def _plain(value: Any) -> Any:
 def lexicon_words(vocabulary: LexiconVocabulary, view: DocView, window: Window, window_doc: Doc) -> list[LexiconWord]:
     """Return the lexicon words that occur in a window, in the order of the model's input.
 
-    Words that begin in the context of the window are left out, because the adjacent window contains them.
+    Words that begin in the window's context are left out, because the adjacent window contains them.
 
     vocabulary (LexiconVocabulary): The lexicon, and the word lists that users have added.
     view (DocView): The text.

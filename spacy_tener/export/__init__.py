@@ -2,10 +2,10 @@
 
 Three conversions are available:
 
-- `onnx_model.py` exports a whole pipeline to one ONNX file, for the command `export`. The input of the file is the code
-points of texts, so that it runs without spaCy.
-- `transformer_to_onnx_torch.py` converts the transformer of a pipeline to ONNX, for `trim --onnx`. The pipeline then
-runs in spaCy without torch.
+- `onnx_model.py` exports a whole pipeline to one ONNX file, for the command `export`. The file takes code points as
+  input, and therefore runs without spaCy.
+- `transformer_to_onnx_torch.py` converts a pipeline's transformer to ONNX, for `trim --onnx`. The pipeline then
+  runs in spaCy without torch.
 - `trimming.py` removes rows from embedding tables, for the command `trim`.
 
 Exported files are run by `reader.py` and `reader.js`, are inserted into HTML pages by `page.py`, and are compared with

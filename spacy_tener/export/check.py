@@ -1,4 +1,4 @@
-"""Compare the entities that an exported ONNX file finds with the entities of the original pipeline.
+"""Compare the entities that an exported ONNX file finds with those that the original pipeline finds.
 
 The command `export` uses this module after it has written the file.
 """
@@ -50,7 +50,7 @@ def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
     """Return random texts to compare an exported file with its pipeline.
 
     The texts consist of characters from the pipeline's vocabulary, unusual characters such as emoji, bigrams that have
-    an embedding, and words of the component's entity list. The text lengths include values around the usual window
+    an embedding, and words from the component's entity list. The text lengths include values around the usual window
     size.
     """
     strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
@@ -73,7 +73,7 @@ def sample_texts(nlp: Language, component: str, count: int = 100) -> list[str]:
 def known_pairs(nlp: Language, component: str) -> set[str]:
     """Return the character bigrams that have an embedding in a component.
 
-    Bigrams are left out if the string of a character cannot be recovered from its hash.
+    Bigrams are left out if a character's string cannot be recovered from its hash.
     """
     pipe = nlp.get_pipe(component)
     nodes = pipe.model.walk() if isinstance(pipe, TenerNER) else ()

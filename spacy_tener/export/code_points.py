@@ -1,4 +1,4 @@
-"""Tokenization and embedding lookup in an exported ONNX graph, from the code points of texts.
+"""Tokenization and embedding lookup in an exported ONNX graph, with code points as input.
 
 A pipeline looks up embeddings by 64-bit hashes of strings (`features/keys.py`). ONNX has no hash function. Therefore
 the exporter assigns an integer to every string that has an embedding, and the graph looks up these integers:
@@ -38,23 +38,23 @@ from ..pipeline.units import (
 )
 from ..types import BoolArray, IntArray
 
-# All white space, emoji and control characters have smaller code points.
+# All white space, emoji and control characters have smaller code points than this.
 _TYPED_CODES = 0x20000
-# Upper limit of the characters that are hashed to recover the strings in a vocabulary. It covers all Unicode planes
+# Upper limit for the characters that are hashed to recover the strings in a vocabulary. It covers all Unicode planes
 # with letters.
 _CODE_POINTS = 0x40000
-# Upper limit of the characters in `_search_characters_of_pairs`: the Basic Multilingual Plane.
+# Upper limit for the characters in `_search_characters_of_pairs`: the Basic Multilingual Plane.
 _SEARCHED_CODES = 0x10000
-# Number of bits of the hashes in `write_numbers`, which must fit into a non-negative int64.
+# Number of bits in the hashes of `write_numbers`, which must fit into a non-negative int64.
 _SUM_BITS = 62
 _SPACE_CODE = ord(" ")
-# Shifting a 64-bit key by 42 leaves its 22 high bits, the index into a mask of 4 MB (`_high_bits`).
+# Shifting a 64-bit key by 42 leaves its 22 high bits, the index into a 4 MB mask (`_high_bits`).
 _HIGH_BITS = np.uint64(42)
 
 
 @dataclass(frozen=True)
 class UnitValues:
-    """The units of a batch as graph tensors. A unit is a token, or a character if `view = "characters"`.
+    """The units in a batch as graph tensors. A unit is a token, or a character if `view = "characters"`.
 
     All texts are concatenated. Like `token.whitespace_` in spaCy, a single space after a token is not a unit.
 
@@ -65,7 +65,7 @@ class UnitValues:
     lengths (Value): Text lengths in units. *Shape:* (texts,)
     unit_of_character (Value): Index of the unit that contains each character. For a trailing space, the index of the
         unit before it. *Shape:* (characters,)
-    is_first (Value): Mask of the first characters of units. *Shape:* (characters,)
+    is_first (Value): Mask of the units' first characters. *Shape:* (characters,)
     in_unit (Value): Mask of all characters except trailing spaces. *Shape:* (characters,)
     is_long_space (Value): Mask of units that consist of two or more white space characters. *Shape:* (units,)
     """
@@ -85,7 +85,7 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     """Add ONNX nodes that split texts into units, the elements that the model tags.
 
     With `view = "characters"`, each character is a unit. With `view = "tokens"`, the units are the tokens of spaCy's
-    Chinese tokenizer without a segmenter: single characters, and sequences of white space. A single space after a
+    Chinese tokenizer without a segmenter: single characters, and white space sequences. A single space after a
     character is not a token, but the character's `whitespace_`.
 
     codes (Value): The concatenated texts as code points. *Shape:* (characters,)
@@ -97,7 +97,7 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
     is_break = graph.Equal(unit_types, LINE_BREAK)
     is_space = (graph.Equal(unit_types, SPACE) | is_break) & np.bool_(view == "tokens")
     opens = is_space & (begins | ~graph.shift_right(is_space, False))
-    # A single space is not a token. spaCy stores it as `whitespace_` of the previous character.
+    # A single space is not a token. spaCy stores it in the previous character's `whitespace_`.
     is_omitted = opens & graph.Equal(codes, _SPACE_CODE) & ~begins
     is_first = ~is_space | (opens & ~is_omitted) | (is_space & ~begins & graph.shift_right(is_omitted, False))
     first_indices = graph.where_true(is_first)
@@ -120,7 +120,7 @@ def read_units(graph: Graph, codes: Value, lengths: Value, view: View) -> UnitVa
 
 
 def read_unit_types(graph: Graph, codes: Value) -> Value:
-    """Add ONNX nodes that look up the type of each character, such as `pipeline.units.SPACE`. *Shape:* (characters,)"""
+    """Add ONNX nodes that look up each character's type, such as `pipeline.units.SPACE`. *Shape:* (characters,)"""
     return graph.lookup(codes, _unit_types(), TEXT)
 
 
@@ -162,7 +162,7 @@ def word_neighbours(graph: Graph, units: UnitValues) -> Value:
 
 
 def _follows_directly(graph: Graph, units: UnitValues) -> Value:
-    """Return a mask of units that directly follow another unit of the same text. *Shape:* (units,)"""
+    """Return a mask of units that directly follow another unit in the same text. *Shape:* (units,)"""
     # A space between two units separates words.
     is_next = graph.Equal(units.starts - graph.shift_right(units.starts, -1), 1)
     begins = graph.count_indices(graph.starts(units.lengths), graph.size(units.codes)) > 0
@@ -173,11 +173,11 @@ def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dic
     """Assign an integer to every string that has an embedding or is part of a bigram that has an embedding.
 
     A vocabulary contains only hashes, so the strings must be recovered. Candidates are all characters below
-    `_CODE_POINTS`, the single characters and white space in the pipeline's StringStore, and the characters of
+    `_CODE_POINTS`, the single characters and white space in the pipeline's StringStore, and the characters in
     pretrained bigrams.
 
-    RETURNS (tuple[Keys, dict[str, int], dict[int, int]]): The hash of each string, in ascending order of the integers,
-        which start at 1. The integer of each string. The embedding row of each bigram by its `pair_number`.
+    RETURNS (tuple[Keys, dict[str, int], dict[int, int]]): Each string's hash, ordered by the strings' integers, which
+        start at 1. Each string's integer. Each bigram's embedding row, by its `pair_number`.
     """
     normaliser, tables = vocabulary.normaliser, vocabulary.tables
     character_keys = _character_keys(normaliser)
@@ -198,7 +198,7 @@ def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dic
 
 
 def _search_characters_of_pairs(table: StringTable, character_keys: Keys, end_key: int) -> Keys:
-    """Recover the characters of bigrams by hashing all pairs of printable characters. Return the characters' hashes.
+    """Recover the characters in bigrams by hashing all pairs of printable characters. Return the characters' hashes.
 
     This takes about a minute. It is only needed for pipelines with pretrained bigrams that were saved by versions
     without `CharVocabulary.pair_characters`.
@@ -214,12 +214,12 @@ def _search_characters_of_pairs(table: StringTable, character_keys: Keys, end_ke
 def write_numbers(
     graph: Graph, codes: Value, units: UnitValues, number_of_text: dict[str, int], normaliser: Normaliser
 ) -> Value:
-    """Add ONNX nodes that look up the integer of each token or character (unit). *Shape:* (units,)
+    """Add ONNX nodes that look up the integer for each token or character (unit). *Shape:* (units,)
 
     Unknown strings have the integer 0.
 
     codes (Value): The concatenated texts as code points. *Shape:* (characters,)
-    number_of_text (dict[str, int]): The integer of each string, from `number_strings`.
+    number_of_text (dict[str, int]): Each string's integer, from `number_strings`.
     """
     number_of_code = {ord(text): number for text, number in number_of_text.items() if len(text) == 1}
     # ONNX cannot look up strings. White space tokens with several characters are therefore looked up by a linear hash.
@@ -248,7 +248,7 @@ def write_numbers(
 def pair_number(first: Any, second: Any, n_strings: int) -> Any:
     """Return a single integer for a bigram, given the integers of its two strings.
 
-    second (Any): The integer of the second string, or `n_strings + 1` at the end of a text.
+    second (Any): The second string's integer, or `n_strings + 1` at the end of a text.
     n_strings (int): Number of strings.
     """
     return first * (n_strings + 2) + second
@@ -272,13 +272,13 @@ def _character_keys(normaliser: Normaliser) -> Keys:
 
 
 def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
-    """Find all bigrams that have an embedding. Return the embedding row of each bigram by its `pair_number`.
+    """Find all bigrams that have an embedding. Return each bigram's embedding row, by its `pair_number`.
 
-    keys (Keys): Hashes of the strings. The integer of the first string is 1. *Shape:* (strings,)
+    keys (Keys): Hashes of the strings. The first string has the integer 1. *Shape:* (strings,)
     table (StringTable): The embedding row of each bigram's hash.
     """
     seconds = np.append(keys, np.uint64(end_key))
-    # Nearly all pairs of strings have no embedding. A mask of the high bits of all bigram hashes (a Bloom filter with a
+    # Nearly all string pairs have no embedding. A mask of the high bits of all bigram hashes (a Bloom filter with a
     # single hash function) excludes them faster than a binary search for each pair.
     may_have_row = _high_bits(table.keys)
     pairs: dict[int, int] = {}
@@ -292,7 +292,7 @@ def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:
 
 
 def _high_bits(keys: Keys) -> BoolArray:
-    """Return a boolean lookup table of the 22 high bits of keys. *Shape:* (2 ** 22,)"""
+    """Return a boolean lookup table for the 22 high bits of keys. *Shape:* (2 ** 22,)"""
     mask = np.zeros(1 << (64 - int(_HIGH_BITS)), dtype=bool)
     mask[keys >> _HIGH_BITS] = True
     return mask

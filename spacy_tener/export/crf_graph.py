@@ -12,7 +12,7 @@ the backward scores beta, and the score S_t of the best path up to position t:
     p(entity from i to j) = exp(a_i + b_j)
 
 A model for nested entities has separate emissions, and therefore a separate best path, for each nesting depth. An
-entity on the best path of one depth can also occur at the other depths. Therefore a and b are computed for each path
+entity on the best path for one depth can also occur at the other depths. Therefore a and b are computed for each path
 with the scores of each depth.
 
 `crf/decode.py` and `crf/forward.py` implement the same algorithms in NumPy.
@@ -58,9 +58,9 @@ def write_viterbi(
 def write_forward_backward(
     graph: Graph, scores: Value, paths: Value, lengths: Value, transitions: Transitions
 ) -> tuple[Value, Value]:
-    """Add the forward-backward algorithm to an ONNX graph. Return the terms a and b for each position of each path.
+    """Add the forward-backward algorithm to an ONNX graph. Return the terms a and b for each position in each path.
 
-    The sum of the terms a and b is the log probability of an entity: see the equations at the beginning of the module.
+    The sum of the terms a and b is an entity's log probability: see the equations in the module docstring.
     *Shape:* (longest, sequences, paths) each
 
     scores (Value): Emission scores, divided by the temperature. *Shape:* (longest, sequences, tags)
@@ -95,10 +95,10 @@ def write_forward_backward(
 
 
 def write_probabilities(graph: Graph, tags: Value, a: Value, b: Value, layout: TagLayout, depth: int) -> Value:
-    """Add the computation of marginal probabilities to an ONNX graph, for the entities on the best paths.
+    """Add ONNX nodes that compute marginal probabilities, for the entities on the best paths.
 
-    The result is the probability that an entity occurs at any nesting depth. It is stored at the last position of the
-    entity, and is 0 at all other positions. *Shape:* (depth, units)
+    The result is the probability that an entity occurs at any nesting depth. It is stored at the entity's last
+    position, and is 0 at all other positions. *Shape:* (depth, units)
 
     tags (Value): The best path at each nesting depth. *Shape:* (depth, units)
     a, b (Value): The terms from `write_forward_backward`, for each combination of a path and a depth.

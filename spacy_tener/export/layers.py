@@ -1,4 +1,4 @@
-"""Add the layers of a model to an ONNX graph.
+"""Add a model's layers to an ONNX graph.
 
 `LayerWriter` creates the nodes for embedders. Encoders and taggers are added by the method `write` of their NumPy
 predictors. All layers compute padded batches. *Shape:* (windows, longest, width)
@@ -33,7 +33,7 @@ _MAX_NAME_LENGTH = 40
 
 
 class LayerWriter:
-    """Adds the layers of a model to an ONNX graph.
+    """Adds a model's layers to an ONNX graph.
 
     graph (Graph): The graph.
     codes (Value): The concatenated texts as code points. *Shape:* (characters,)
@@ -87,7 +87,7 @@ class LayerWriter:
         return write
 
     def _take(self, table: AnyFloats, rows: Value) -> Value:
-        """Add the lookup of embeddings to the graph, and convert the embeddings to float32."""
+        """Add an embedding lookup to the graph, and convert the embeddings to float32."""
         if self.half or table.dtype == np.float16:
             return self.graph.value(table.astype(np.float16))[rows].to(np.float32)
         return self.graph.value(table.astype(np.float32))[rows]
@@ -95,8 +95,7 @@ class LayerWriter:
     def _prepare_features(self, encoder: Encoder) -> Callable[[WindowBatch], Value]:
         """Return a function that adds a pretrained encoder and computes its features for a batch of windows.
 
-        The encoder computes features for characters. If a token consists of several characters, their features are
-        averaged.
+        The encoder computes features for characters. If a token has several characters, their features are averaged.
         """
         graph, units = self.graph, self.units
         write_encoder = prepare_encoder(graph, encoder, self.codes)
@@ -107,7 +106,7 @@ class LayerWriter:
             encoder_windows = cut_evenly(graph, begins, ends, size=encoder.window, overlap=encoder.overlap)
             encoder_batch = make_batch(graph, encoder_windows)
             rows, characters = kept_rows(graph, encoder_batch, write_encoder(encoder_batch))
-            # Scatter the features of the characters to the positions of their tokens in the padded batch.
+            # Scatter the character features to their tokens' positions in the padded batch.
             windows = graph.sequence_index(graph.starts(ends - begins), graph.size(characters))
             unit_index = units.unit_of_character[characters]
             positions = windows * batch.longest + unit_index - batch.windows.starts[windows]

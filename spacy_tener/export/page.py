@@ -1,6 +1,6 @@
 """Create an HTML page that runs an exported model in the browser, for `export --page`.
 
-The page contains the model, ONNX Runtime and `reader.js`, so that it needs no server.
+The page contains the model, ONNX Runtime and `reader.js`, and therefore needs no server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class WebRuntime:
     """ONNX Runtime for browsers.
 
     version (str): The version.
-    script (str): A JavaScript expression that evaluates to an object with the exports of ONNX Runtime.
+    script (str): A JavaScript expression that evaluates to an object with ONNX Runtime's exports.
     wasm (bytes): The WebAssembly binary.
     """
 
@@ -42,9 +42,9 @@ class WebRuntime:
 
 
 def read_runtime(folder: Path) -> WebRuntime:
-    """Load ONNX Runtime for browsers from the directory of its npm package.
+    """Load ONNX Runtime for browsers from its npm package.
 
-    folder (Path): The directory of the package, or its subdirectory `dist`.
+    folder (Path): The package directory, or its subdirectory `dist`.
     """
     folder = folder / "dist" if (folder / "dist").is_dir() else folder
     script, wasm = folder / _SCRIPT, folder / _WASM

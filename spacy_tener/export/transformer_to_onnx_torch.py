@@ -1,4 +1,4 @@
-"""Convert the transformer of a trained pipeline to ONNX, so that the pipeline runs without torch, for `trim --onnx`.
+"""Convert a trained pipeline's transformer to ONNX, so that the pipeline runs without torch, for `trim --onnx`.
 
 `to_onnx` replaces each `TransformerEmbed` layer by an `OnnxEmbed` layer that computes the same features.
 `changed_entities` compares the predictions before and after the conversion.
@@ -30,7 +30,7 @@ from ..onnx.sources import make_encoder, onnx_encoder
 from ..pipeline.finding import found_entities
 from ..requirements import TRANSFORMER, add_requirements
 
-# Factories of shared transformers, which `to_onnx` does not support.
+# Factories for shared transformers, which `to_onnx` does not support.
 _SHARED = "transformer", "curated_transformer"
 Precision = Literal["float32", "int8"]
 # Settings that `TransformerEmbed` and `OnnxEmbed` have in common.
@@ -39,14 +39,14 @@ _SETTINGS = "pooling", "window", "overlap"
 EXPORTERS = {"torch": "2.13", "transformers": "4.53", "onnx": "1.23"}
 _OPSET = 17
 _FEATURES = "features"
-# Maximum difference between the features of ONNX and torch, relative to the largest absolute feature of torch.
+# Maximum difference between the features of ONNX and torch, relative to torch's largest absolute feature.
 _MAX_ERROR = 1e-3
 
 
 def to_onnx(nlp: Language, precision: Precision) -> None:
-    """Replace all transformers of a pipeline by ONNX models, in place. Disabled components are converted, too.
+    """Replace all transformers in a pipeline by ONNX models, in place. Disabled components are converted, too.
 
-    precision (str): Precision of the weights: "float32" or "int8".
+    precision (str): Weight precision: "float32" or "int8".
     """
     shared = [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]
     if shared:
@@ -76,7 +76,7 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
 
 
 def _converted(section: Any) -> Any:
-    """Return a section of the config, with `OnnxEmbed` instead of `TransformerEmbed`."""
+    """Return a config section, with `OnnxEmbed` instead of `TransformerEmbed`."""
     if not isinstance(section, Mapping):
         return section
     if section.get("@architectures") == "spacy_tener.TransformerEmbed.v1":
@@ -98,8 +98,8 @@ def to_onnx_embed(model: EmbedModel, precision: Precision) -> EmbedModel:
 class _Features(nn.Module):
     """The part of a transformer that is exported, which computes the mean of selected layers.
 
-    The inputs are the ids of subword tokens and an attention mask. *Shape:* (texts, subwords) each. The output is the
-    features. *Shape:* (texts, subwords, width)
+    The inputs are subword token ids and an attention mask. *Shape:* (texts, subwords) each. The output is the features.
+    *Shape:* (texts, subwords, width)
     """
 
     def __init__(self, transformer: Any, layers: int | Sequence[int]) -> None:
@@ -166,7 +166,7 @@ def _export(features: _Features, model_type: str) -> bytes:
 def _check_output(encoder: Encoder, features: _Features, max_length: int) -> None:
     """Raise an error if the features that ONNX and torch compute for random inputs differ.
 
-    The inputs have several lengths, because tracing can store the length of the example input as a constant.
+    The inputs have several lengths, because tracing can store the example input's length as a constant.
     """
     rng, n_rows = np.random.default_rng(0), features.transformer.get_input_embeddings().num_embeddings
     for lengths in ([3, 1], [max_length], [max_length // 2 + 1, 7]):
@@ -193,9 +193,9 @@ def _conversion_error(source: str, reason: str) -> RemedyError:
 def changed_entities(old: Language, new: Language, texts: Sequence[str]) -> tuple[int, list[tuple[str, str, str]]]:
     """Compare the entities that two pipelines find in texts.
 
-    RETURNS (Tuple[int, List[Tuple[str, str, str]]]): The number of entities that both pipelines find, and a list of all
-        other entities. Each list item contains "old" or "new" (the pipeline that finds the entity), the label, and the
-        text of the entity.
+    RETURNS (Tuple[int, List[Tuple[str, str, str]]]): The number of entities that both pipelines find, and a list with
+        all other entities. Each list item contains "old" or "new" (the pipeline that finds the entity), the label, and
+        the entity's text.
     """
     same, changed = 0, []
     found = (found_entities(nlp, nlp.pipe(map(nlp.tokenizer, texts))) for nlp in (old, new))

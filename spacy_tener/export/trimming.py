@@ -1,4 +1,4 @@
-"""Reduce the size of pipelines by removing the embeddings of rare strings, for the command `trim`."""
+"""Make pipelines smaller by removing the embeddings of rare strings, for the command `trim`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..pipeline.windows import tokens_of_views
 from ..types import IntArray
 
 _BATCH_SIZE = 256
-# Tables with fewer rows are not trimmed, for example the embeddings of tags and radicals.
+# Tables with at most this many rows are not trimmed, for example those for tags and radicals.
 MIN_TABLE_ROWS = 1000
 
 # How often each embedding row is used, for all tables of all embedders. *Shape:* (rows,) each
@@ -32,7 +32,7 @@ def trim_rows(nlp: Language, texts: Iterable[str], *, min_count: int, half: bool
     """Remove the embeddings of strings that occur less than `min_count` times in texts.
 
     half (bool): Whether to store the remaining embeddings in float16.
-    component (str | None): Name of the component. By default, the first `tener_ner`.
+    component (str | None): The component name. By default, the first `tener_ner`.
     """
     name = component or find_crf_pipe(nlp).name
     model = model_with_rows(nlp, name)
@@ -41,7 +41,7 @@ def trim_rows(nlp: Language, texts: Iterable[str], *, min_count: int, half: bool
 
 
 def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
-    """Return the model of a component. Raise an error if the model has no embedding tables."""
+    """Return a component's model. Raise an error if the model has no embedding tables."""
     models: dict[str, Model[Any, Any]] = {
         name: pipe.model for name, pipe in nlp.pipeline if isinstance(pipe, TrainablePipe)
     }
@@ -61,7 +61,7 @@ def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
 def model_inputs(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[TokenBatch]:
     """Yield batches of texts as input for a component's model.
 
-    The earlier components of the pipeline annotate the texts, since the model can use their annotation as features.
+    The pipeline's earlier components annotate the texts, since the model can use their annotation as features.
     """
     pipe = nlp.get_pipe(name)
     view: View = pipe.settings.view if isinstance(pipe, TenerNER) else "tokens"
@@ -96,7 +96,7 @@ def trim_tables(model: Model[Any, Any], counts: RowCounts, *, min_count: int, ha
     for embedder, table_counts in zip(table_embedders(model), counts, strict=True):
         kept_rows = {}
         for name, frequencies in table_counts.items():
-            # Row 0 is the embedding of unknown strings.
+            # Row 0 is the embedding for unknown strings.
             is_first = np.arange(frequencies.size) == 0
             is_kept = (frequencies >= min_count) | is_first | (frequencies.size <= MIN_TABLE_ROWS)
             kept_rows[name] = np.flatnonzero(is_kept)

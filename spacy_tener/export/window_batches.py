@@ -16,10 +16,10 @@ import numpy as np
 
 from ..nn.graph import Graph, PaddedBatch, Value
 
-# Maximum number of tokens or characters in a batch. The arrays for 1,024 tokens fit into the cache of a CPU core, which
+# Maximum number of tokens or characters in a batch. The arrays for 1,024 tokens fit into a CPU core's cache, which
 # makes the graph 1.15 times as fast as with 2,048 tokens.
 UNITS_AT_ONCE = 1 << 10
-# A function that adds ONNX nodes for a batch. The nodes compute a vector for each position of the padded batch.
+# A function that adds ONNX nodes for a batch. The nodes compute a vector for each position in the padded batch.
 # *Shape:* (windows, longest, width)
 Compute = Callable[["WindowBatch"], Value]
 
@@ -27,8 +27,9 @@ Compute = Callable[["WindowBatch"], Value]
 class Windows(NamedTuple):
     """Overlapping windows over concatenated sequences. *Shape:* (windows,) each
 
-    A window can have context on both sides, for which predictions are discarded. Predictions are kept for the part
-    between. The kept parts cover the sequences without gaps or overlaps. Windows with an empty kept part are ignored.
+    A window can have context on both sides, for which predictions are discarded. Predictions are kept for the part in
+    the middle. The kept parts cover the sequences without gaps or overlaps. Windows with an empty kept part are
+    ignored.
 
     starts, ends (Value): Start and end of each window, the input of the model.
     keep_starts, keep_ends (Value): Start and end of the part whose predictions are kept.
@@ -45,7 +46,7 @@ class WindowBatch(PaddedBatch):
     """A padded batch of windows.
 
     windows (Windows): The windows.
-    indices (Value): Gather index of every position in the batch: the index of the token or character among all texts.
+    indices (Value): Gather index for every position in the batch: the index of the token or character among all texts.
         Padding has the index of the window's first token. *Shape:* (windows, longest)
     """
 
@@ -69,7 +70,7 @@ def kept_rows(graph: Graph, batch: WindowBatch, values: Value) -> tuple[Value, V
     Return the remaining vectors, and the index of the token or character for each vector. *Shape:* (units, width) and
     (units,)
 
-    values (Value): A vector for each position of the batch. *Shape:* (windows, longest, width)
+    values (Value): A vector for each position in the batch. *Shape:* (windows, longest, width)
     """
     starts, ends = (graph.Unsqueeze(part, [1]) for part in (batch.windows.keep_starts, batch.windows.keep_ends))
     indices = graph.Transpose(graph.NonZero(batch.is_real & (starts <= batch.indices) & (batch.indices < ends)))
@@ -81,7 +82,7 @@ def cut_at_sentences(
 ) -> Windows:
     """Add ONNX nodes that split texts into windows at sentence ends.
 
-    The windows are the same as those of `pipeline.windows.cut_windows`, which tests/export/test_exported_windows.py
+    The windows are the same as those from `pipeline.windows.cut_windows`, which tests/export/test_exported_windows.py
     verifies. All texts are split at once: each iteration of the loop adds one window to every text.
 
     starts, ends (Value): Start and end of each text. *Shape:* (texts,)
@@ -99,7 +100,7 @@ def cut_at_sentences(
     max_sentences = size if sentences is None else graph.Where(ends - starts <= size, size, sentences)
 
     def cut(keep_starts: Value, before: Value) -> list[Value]:
-        """Cut the next window of each text. Return the state of the loop, followed by the windows.
+        """Cut the next window of each text. Return the loop state, followed by the windows.
 
         If a text has been processed completely, its window has an empty kept part.
 
@@ -124,12 +125,12 @@ def cut_at_sentences(
 def cut_evenly(graph: Graph, starts: Value, ends: Value, *, size: int, overlap: int) -> Windows:
     """Add ONNX nodes that split sequences into overlapping windows of the same size, for pretrained encoders.
 
-    The windows are the same as those of `features.subwords.overlapping_windows`, which
+    The windows are the same as those from `features.subwords.overlapping_windows`, which
     tests/export/test_exported_windows.py verifies.
 
     starts, ends (Value): Start and end of each sequence. *Shape:* (sequences,)
-    size (int): Length of the windows. A shorter sequence is a single window.
-    overlap (int): Length of the context on both sides of a window.
+    size (int): Window length. A shorter sequence is a single window.
+    overlap (int): Context length on each side of a window.
     """
     step, lengths = size - 2 * overlap, ends - starts
     counts = graph.Where(lengths > 0, graph.Max((lengths - (2 * overlap + 1)) / step + 1, 1), 0)
@@ -153,9 +154,9 @@ def compute_in_batches(
     at most `UNITS_AT_ONCE` units, unless a single window is longer.
 
     n_units (Value): Number of units in all texts.
-    width (int): Width of the vectors.
+    width (int): Vector width.
     compute (Compute): Adds the nodes that compute the vectors for a batch.
-    dtype (Any): NumPy type of the vectors.
+    dtype (Any): The vectors' NumPy type.
     """
     lengths = graph.Where(windows.keep_starts < windows.keep_ends, windows.ends - windows.starts, 0)
     count = graph.ReduceSum((lengths > 0).to(np.int64), keepdims=0)
@@ -168,8 +169,7 @@ def compute_in_batches(
         new_rows, new_positions = kept_rows(graph, batch, compute(batch))
         return [behind, graph.SequenceInsert(rows, new_rows), graph.SequenceInsert(positions, new_positions)]
 
-    # The lists of results start with an empty array. ONNX infers their type from it, and cannot concatenate an empty
-    # list.
+    # The result lists start with an empty array. ONNX infers their type from it, and cannot concatenate an empty list.
     nothing = graph.full(dtype(0), 0, width), graph.full(0, 0)
     _, rows, positions = graph.loop(
         [graph.value(np.int64(0)), *(graph.SequenceConstruct(part) for part in nothing)],

@@ -1,6 +1,6 @@
 """A cache for the output of frozen encoders during training.
 
-Training processes the same texts in every epoch. `FeatureCache` stores the features of each text in memory and in a
+Training processes the same texts in every epoch. `FeatureCache` stores each text's features in memory and in a
 temporary file, so that they are computed once. It is used by `OnnxEmbed`, by `TransformerEmbed` with frozen layers, and
 by knowledge distillation.
 """
@@ -32,7 +32,7 @@ class _FilePosition(NamedTuple):
     """The position of a text's features in the temporary file.
 
     start (int): Offset in bytes.
-    shape (tuple[int, int]): Shape of the array.
+    shape (tuple[int, int]): The array shape.
     """
 
     start: int
@@ -40,7 +40,7 @@ class _FilePosition(NamedTuple):
 
 
 def cache_key(doc: Doc) -> DocKey:
-    """Return the cache key of a Doc: its text and the offsets of its tokens."""
+    """Return a Doc's cache key: its text and its token offsets."""
     return doc.text, doc.to_array([IDX, LENGTH]).tobytes()
 
 
@@ -68,9 +68,9 @@ class FeatureCache:
         self._lock = threading.Lock()
         self._entries: dict[DocKey, Features | _FilePosition] = {}
         self.has_begun = False
-        # `_predicted` contains hashes of texts that were predicted since the last update, and `_evaluated` of texts
-        # that were predicted before the last update. A text in both sets is predicted regularly, so its features are
-        # stored.
+        # `_predicted` contains hashes of texts that were predicted since the last update, and `_evaluated` the hashes
+        # of texts that were predicted before the last update. A text in both sets is predicted regularly, so its
+        # features are stored.
         self._predicted: set[int] = set()
         self._evaluated: set[int] = set()
 
@@ -85,13 +85,13 @@ class FeatureCache:
         *,
         training: bool,
     ) -> Sequence[Features]:
-        """Return the features of each text, and compute features that are not in the cache.
+        """Return each text's features, and compute features that are not in the cache.
 
-        keys (Sequence[DocKey]): The cache key of each text.
+        keys (Sequence[DocKey]): Each text's cache key.
         inputs (Sequence[Input]): The input of `compute` for each text.
-        compute (Callable): Function that computes the features of texts.
+        compute (Callable): Function that computes the features for texts.
         training (bool): Whether the features are computed for an update. The first update activates the cache.
-        RETURNS (Sequence[Features]): The features of each text. *Shape:* (tokens, width) each
+        RETURNS (Sequence[Features]): Each text's features. *Shape:* (tokens, width) each
         """
         if training:
             self.has_begun = self.limit > 0
@@ -161,14 +161,13 @@ class FeatureCache:
             return entry
         assert self._file is not None
         n_tokens, width = entry.shape
-        # Threads and forked processes share the position of the file. `pread` does not use this position, unlike `seek`
-        # and `read`.
+        # Threads and forked processes share the file position. `pread` does not use it, unlike `seek` and `read`.
         dtype = np.dtype(np.float16 if self.half else np.float32)
         data = os.pread(self._file.fileno(), dtype.itemsize * n_tokens * width, entry.start)
         return np.frombuffer(data, dtype=dtype).reshape(entry.shape).astype(np.float32)
 
 
 def _to_half(features: Features) -> Features:
-    """Convert features to float16. Values outside the range of float16 are clipped."""
+    """Convert features to float16. Values outside the float16 range are clipped."""
     largest = np.finfo(np.float16).max
     return np.clip(features, -largest, largest).astype(np.float16)

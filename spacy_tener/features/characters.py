@@ -24,7 +24,7 @@ CodePoints = NDArray[np.uint32]
 SEPARATOR = "\0"
 # Line breaks, as in `str.splitlines`.
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-# Longer tokens are shortened to this number of characters at each end, which limits the cost of extremely long tokens.
+# Long tokens are shortened to this many characters at each end, which limits their cost.
 MAX_AT_EACH_END = 32
 
 _CODEC = "utf-32-le"
@@ -53,7 +53,7 @@ def truncate_middle(text: str) -> str:
 
 
 def lengths_of(texts: Collection[Sized]) -> IntArray:
-    """Return the length of each text. *Shape:* (texts,)"""
+    """Return the text lengths. *Shape:* (texts,)"""
     return np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
 
 
@@ -64,9 +64,9 @@ def code_points(text: str) -> CodePoints:
 
 @dataclass(frozen=True)
 class JoinedText:
-    """The texts of a batch, concatenated with a separator after each text.
+    """The texts in a batch, concatenated with a separator after each text.
 
-    Indices of characters and tokens count from the start of the batch.
+    Character and token indices count from the start of the batch.
 
     codes (CodePoints): Code points of the texts and separators. *Shape:* (characters,)
     first_characters (IntArray): Index of each token's first character. *Shape:* (tokens,)

@@ -35,7 +35,7 @@ _NORMALISED = (range(0x80, 0x3400), range(0xA000, 0xAC00), range(0xF900, 0x20000
 
 
 def simplify(text: str) -> str:
-    """Convert a text to simplified Chinese characters and half-width letters. The length of the text stays the same."""
+    """Convert a text to simplified Chinese characters and half-width letters. The text length stays the same."""
     return text if text.isascii() else text.translate(_form_of_code())
 
 
@@ -49,7 +49,7 @@ def simplify_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 @lru_cache(maxsize=1)
 def _form_of_code() -> dict[int, str]:
-    """Return the translation table of `simplify` in the format of `str.translate`."""
+    """Return the translation table for `simplify`, in the format of `str.translate`."""
     simplified = {line[0]: line[1] for line in _PAIRS.read_text(encoding="utf8").split()}
     forms = {ord(character): form for character, form in simplified.items()}
     for code in chain.from_iterable(_NORMALISED):
@@ -80,7 +80,7 @@ END_MARK = "<eos>"
 _DIGIT = re.compile(r"\d")
 # Maximum number of strings in a `KeyCache`.
 _MAX_STRINGS = 50_000
-# Constants of `mix`. The multiplier is 2^64 divided by the golden ratio, as in Fibonacci hashing.
+# Constants for `mix`. The multiplier is 2^64 divided by the golden ratio, as in Fibonacci hashing.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT = np.uint64(29)
 
@@ -90,8 +90,8 @@ def search(haystack: Keys, needles: Keys) -> tuple[IntArray, BoolArray]:
 
     haystack (Keys): The sorted keys.
     needles (Keys): The keys to find. *Shape:* (needles,)
-    RETURNS (tuple[IntArray, BoolArray]): The index of each needle in the haystack, and a mask of the needles that were
-        found. The index of a missing needle is arbitrary, but in range. *Shape:* (needles,) each
+    RETURNS (tuple[IntArray, BoolArray]): Each needle's index in the haystack, and a mask of the needles that were
+        found. A missing needle's index is arbitrary, but in range. *Shape:* (needles,) each
     """
     if haystack.size == 0:
         return np.zeros(needles.size, dtype=np.int64), np.zeros(needles.size, dtype=bool)
@@ -111,7 +111,7 @@ def mix(first: Keys, second: Keys) -> Keys:
 class StringTable:
     """A mapping from keys (64-bit hashes of strings) to embedding rows.
 
-    Row 0 is the embedding of unknown keys. New keys get the next row, starting with row 1.
+    Row 0 is the embedding for unknown keys. New keys get the next row, starting with row 1.
     """
 
     def __init__(self, keys: Keys | None = None) -> None:
@@ -126,11 +126,11 @@ class StringTable:
 
     @property
     def keys(self) -> Keys:
-        """The keys in the order of their rows, starting with row 1. *Shape:* (rows - 1,)"""
+        """The keys, ordered by row, starting with row 1. *Shape:* (rows - 1,)"""
         return self._sorted_keys[np.argsort(self._rows)]
 
     def rows(self, keys: Keys) -> IntArray:
-        """Return the embedding row of each key, or 0 for unknown keys. *Shape:* (keys,)"""
+        """Return each key's embedding row, or 0 for unknown keys. *Shape:* (keys,)"""
         indices, found = search(self._sorted_keys, keys)
         rows = np.zeros(keys.size, dtype=np.int64)
         rows[found] = self._rows[indices[found]]
@@ -175,7 +175,7 @@ class Normaliser:
 
 
 class KeyCache:
-    """A cache that maps the ORTH hash of a token to the hash of its normalized string.
+    """A cache that maps a token's ORTH hash to the hash of its normalized string.
 
     Strings are normalized when they first occur. The cache is cleared when it exceeds 50,000 strings. Threads can share
     a cache.
@@ -190,7 +190,7 @@ class KeyCache:
 
         orths (Keys): The ORTH hashes of the strings. *Shape:* (strings,)
         stores (Sequence[StringStore]): StringStores that together contain all strings.
-        RETURNS (Keys): *Shape:* (strings,)
+        RETURNS (Keys): The hashes. *Shape:* (strings,)
         """
         if not (self.normaliser.digits or self.normaliser.lower or self.normaliser.simplify):
             return orths
@@ -205,7 +205,7 @@ class KeyCache:
 
 
 def texts_of(orths: Sequence[Any], stores: Sequence[StringStore]) -> list[str]:
-    """Return the string of each hash, from the first StringStore that contains the hash."""
+    """Return the string for each hash, from the first StringStore that contains the hash."""
     if len(stores) == 1:
         return list(map(stores[0].__getitem__, orths))
     return [next(store[orth] for store in stores if orth in store) for orth in orths]
@@ -214,10 +214,10 @@ def texts_of(orths: Sequence[Any], stores: Sequence[StringStore]) -> list[str]:
 def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
     """Return the hash of the bigram that starts with each token.
 
-    keys (Keys): Hashes of the tokens in all texts, concatenated. *Shape:* (tokens,)
+    keys (Keys): Token hashes in all texts, concatenated. *Shape:* (tokens,)
     lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
     end_key (int): The hash that follows the last token of each text.
-    RETURNS (Keys): Hashes of the bigrams. *Shape:* (tokens,)
+    RETURNS (Keys): The bigram hashes. *Shape:* (tokens,)
     """
     following = np.empty_like(keys)
     following[:-1] = keys[1:]

@@ -1,4 +1,4 @@
-"""Immutable lists of words (lexicons), and a trie that finds all their occurrences in a batch of texts.
+"""Immutable word lists (lexicons), and a trie that finds their words in a batch of texts.
 
 `LexiconEmbed` uses lexicons for models that encode words, such as FLAT. `word_lists.py` uses the trie for lists that
 users can change after training. `lexicon_sources.py` contains the registered functions that create lexicons.
@@ -25,13 +25,11 @@ from ..types import BoolArray, IntArray
 from .characters import SEPARATOR, CodePoints, JoinedText, code_points, lengths_of
 from .keys import Keys, mix, search, simplify
 
-# Texts are searched in parts with at most this number of matches. A match needs about 70 bytes, so a part needs at most
-# 20 MB.
+# Texts are searched in parts with at most this many matches. A match needs about 70 bytes, so a part needs up to 20 MB.
 _MATCHES_PER_WINDOW = 1 << 18
-# Maximum number of words in a lexicon. A lexicon of this size needs about 700 MB of memory and takes 8 seconds to
-# build.
+# Maximum number of words in a lexicon. A lexicon of this size needs about 700 MB and takes 8 seconds to build.
 MAX_LEXICON_WORDS = 5_000_000
-# Words must not contain the separator of texts, or surrogates, which cannot be encoded as UTF-8.
+# Words must not contain the text separator, or surrogates, which cannot be encoded as UTF-8.
 _INVALID = re.compile("[" + SEPARATOR + "\ud800-\udfff]")
 # Number of bits for a code point in an edge, and the first node number that is not a code point.
 _CODE_BITS, _FIRST_NODE = np.uint64(21), 0x110000
@@ -57,7 +55,7 @@ class Match:
 class WordTrie:
     """A trie that finds all occurrences of words in a text. Its edges are stored in a sorted NumPy array.
 
-    Each node represents a prefix. The node of a single character is its code point, and nodes of longer prefixes are
+    Each node represents a prefix. The node for a single character is its code point, and nodes for longer prefixes are
     numbered from 0x110000. An edge is stored as the 64-bit key `node << 21 | code point`, so that it is found by binary
     search:
 
@@ -75,7 +73,7 @@ class WordTrie:
         first_indices, rest = starts(lengths), np.arange(lengths.size)
         indices = np.fromiter(words.values(), dtype=np.int64, count=lengths.size)
         # A mask of the hashed first two characters of all words (a Bloom filter with a single hash function). It
-        # excludes most positions of a text, which makes the search twice as fast. With at least eight entries per word,
+        # excludes most positions in a text, which makes the search twice as fast. With at least eight entries per word,
         # collisions are rare.
         self._shift = np.uint64(64 - (8 * lengths.size).bit_length())
         self._beginnings = np.zeros(1 << (64 - int(self._shift)), dtype=bool)
@@ -93,7 +91,7 @@ class WordTrie:
             edges.append(keys)
             ends.append(np.full(keys.size, -1))
             ends[-1][children[is_end]] = indices[rest[is_end]]
-        # The concatenated edges are sorted, since nodes of longer prefixes have higher numbers. `_words` contains the
+        # The concatenated edges are sorted, since nodes for longer prefixes have higher numbers. `_words` contains the
         # index of the word that each edge completes, or -1.
         self._edges, self._words = np.concatenate(edges), np.concatenate(ends)
 
@@ -101,8 +99,8 @@ class WordTrie:
         """Find all words that begin in a range of a text, including overlapping words. Shorter words come first.
 
         codes (CodePoints): Code points of the text, in simplified script. *Shape:* (characters,)
-        start, stop (int): The range of characters.
-        RETURNS (IntArray): For each match, the first character, the end (exclusive), and the index of the word.
+        start, stop (int): The character range.
+        RETURNS (IntArray): For each match, the first character, the end (exclusive), and the word's index.
             *Shape:* (3, matches)
         """
         stop = min(stop, codes.size - 1)  # no bigram starts at the last separator
@@ -126,12 +124,11 @@ class Lexicon:
     Invalid words are ignored: single characters, white space, and strings with a NUL or a surrogate. If a word occurs
     several times, the first tag is used. A lexicon with more than five million words raises an error.
 
-    The trie is built by `prepare` or by the first search. It is not saved, since building it takes only a quarter of a
-    second for 350,000 words. Copies of a lexicon are the same object, and forked processes share the memory of the
-    trie.
+    The trie is built by `prepare` or by the first search. It is not saved, since building it takes only 0.25 seconds
+    for 350,000 words. Copies of a lexicon are the same object, and forked processes share the trie's memory.
 
     words (Iterable[str]): The words.
-    tags (Iterable[str] | None): The tag of each word. An empty string stands for no tag.
+    tags (Iterable[str] | None): Each word's tag. An empty string stands for no tag.
 
     Attributes:
 
@@ -178,13 +175,12 @@ class Lexicon:
     def prepare(self) -> None:
         """Build the trie before the first search.
 
-        This avoids a delay for the first text of a service, and allows forked processes to share the memory of the
-        trie.
+        This avoids a delay for the first text in a service, and allows forked processes to share the trie's memory.
         """
         self.trie  # noqa: B018 - a cached property
 
     def index(self, words: Sequence[str]) -> IntArray:
-        """Return the index of each word, or -1 for words that are not in the lexicon. *Shape:* (words,)"""
+        """Return each word's index, or -1 for words that are not in the lexicon. *Shape:* (words,)"""
         return np.fromiter((self._index_of.get(simplify(word), -1) for word in words), dtype=np.int64, count=len(words))
 
     def find(self, text: JoinedText, max_words: int | None = None) -> Match:
@@ -232,7 +228,7 @@ class Lexicon:
         return self._indices_of_forms()
 
     def _indices_of_forms(self) -> dict[str, int]:
-        """Return the index of each word by its simplified form.
+        """Return each word's index by its simplified form.
 
         If several words have the same simplified form, the first is used.
         """

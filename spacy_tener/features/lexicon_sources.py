@@ -26,7 +26,7 @@ _COUNT_NOT_TAG = re.compile(r"[0-9]{1,18}(?=s?$|[\W\d]*$)")
 _JIEBA_TAG = re.compile("[a-z]{1,2}|nrt|nrfg|eng")
 _JIEBA_LINE = re.compile(rf"([^\t]+) ([0-9]+) ({_JIEBA_TAG.pattern})")
 _ENDING = ".txt"
-# Longer strings in dictionaries and vector files are phrases or segmentation errors.
+# Maximum word length. Longer strings in dictionaries and vector files are phrases or segmentation errors.
 _MAX_WORD_LENGTH = 10
 
 
@@ -34,8 +34,8 @@ class LexiconEntry(NamedTuple):
     """A line of a word list.
 
     word (str): The word.
-    frequency (int | None): The frequency of the word, or None if the line contains no frequency.
-    tag (str): The tag of the word, or an empty string.
+    frequency (int | None): The word's frequency, or None if the line contains none.
+    tag (str): The word's tag, or an empty string.
     line (int): The line number, starting with 1.
     """
 
@@ -53,7 +53,7 @@ def read_list(
     A line is `word` or `word<TAB>frequency`.
 
     path (Path): The file, which can be compressed.
-    tag (str): The tag of words whose line contains no tag.
+    tag (str): The tag for words whose line contains no tag.
     has_tags (bool): Whether the lines `word<TAB>tag` and `word<TAB>frequency<TAB>tag` are allowed.
     allow_jieba_format (bool): Whether jieba's format is allowed, `word frequency tag` with spaces. Ignored if `tag` is
         a tag that jieba does not use.
@@ -87,7 +87,7 @@ def list_files(path: Path) -> list[Path]:
 
 
 def list_name(path: Path) -> str:
-    """Return the name of a file without suffixes, for example `THUOCL_law` for `THUOCL_law.txt.xz`."""
+    """Return a file name without suffixes, for example `THUOCL_law` for `THUOCL_law.txt.xz`."""
     ending = suffix_of(path)
     return path.name.rpartition(ending)[0] if ending else path.name
 
@@ -95,15 +95,15 @@ def list_name(path: Path) -> str:
 def jieba_lexicon() -> LexiconSource:
     """Create a callback that loads the dictionary of jieba, a Chinese word segmenter (MIT license).
 
-    Registered as `spacy_tener.JiebaLexicon.v1`. The lexicon contains 337,302 words with 2 to 10 characters. The tag of
-    a word is its part of speech, such as ns for places. The package jieba must be installed, but is not imported.
+    Registered as `spacy_tener.JiebaLexicon.v1`. The lexicon contains 337,302 words with 2 to 10 characters. A word's
+    tag is its part of speech, such as ns for places. The package jieba must be installed, but is not imported.
 
     RETURNS (Callable[[], Lexicon]): The callback.
     """
     return read_jieba
 
 
-# The file does not change, so that all pipelines in a process can share the lexicon.
+# The file does not change, so all pipelines in a process can share the lexicon.
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
     """Load jieba's dictionary, with parts of speech as tags."""
@@ -120,11 +120,11 @@ def word_list(
 
     Registered as `spacy_tener.WordList.v1`. A word list contains `word` or `word<TAB>frequency` on each line.
 
-    path (Union[str, Path]): A UTF-8 file, which can be compressed with gzip, bzip2 or xz. Or a directory, of which all
-        files with the suffix `.txt`, `.txt.gz`, `.txt.bz2` or `.txt.xz` are loaded.
-    tag (Optional[str]): The tag of all words, such as `place`. By default, the file name if `path` is a directory,
+    path (Union[str, Path]): A UTF-8 file, which can be compressed with gzip, bzip2 or xz. Or a directory, from which
+        all files with the suffix `.txt`, `.txt.gz`, `.txt.bz2` or `.txt.xz` are loaded.
+    tag (Optional[str]): The tag for all words, such as `place`. By default, the file name if `path` is a directory,
         otherwise no tag.
-    min_frequency (int): Minimum frequency of the words. If it is above 0, each line must contain a frequency.
+    min_frequency (int): Minimum word frequency. If it is above 0, each line must contain a frequency.
     max_length (Optional[int]): Maximum number of characters in a word. None for no limit.
     RETURNS (Callable[[], Lexicon]): The callback.
     """
@@ -161,7 +161,7 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
     words: list[str] = []
 
     def note(word: str) -> bool:
-        """Store a word. Return False, so that the values of its vector are not parsed."""
+        """Store a word. Return False, so that its vector is not parsed."""
         words.append(word)
         return False
 

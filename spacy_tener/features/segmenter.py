@@ -2,7 +2,7 @@
 
 `segment` calls the segmenter jieba. `apply_word_lists` corrects a segmentation by the word lists that users add to a
 pipeline. `token_keys` converts a segmentation to the input of `SegmentEmbed`. The component `lac` uses the same
-functions for the segmentation of LAC.
+functions for LAC's segmentation.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .characters import JoinedText, lengths_of
 from .keys import Keys, mix
 from .word_lists import WordList, find_list_words
 
-# Sample text for `jieba_version`. Its segmentation depends on jieba's dictionary and HMM, and on the treatment of
-# digits, URLs and Latin letters.
+# Sample text for `jieba_version`. Its segmentation depends on jieba's dictionary and HMM, and on how digits, URLs and
+# Latin letters are treated.
 _PROBE = (
     "吴重阳在中国银行工作，1996-2002年任深圳高速公路股份有限公司董事。陆毅曹芙嘉《蒲公英》http://t.cn/zYimvPe（分享自@土豆网）"
     "卡拉OK和T恤打5.5折，㐀㐀不懷著沈灵佳的C++、AT&T与a_b-c.d%！韩版潮长袖原宿卫衣ａ１\r\n然後就最後悔。泰国C.H.InternationalTradingCo."
@@ -41,7 +41,7 @@ class Segmentation:
     Every character, including separators and white space, belongs to a word.
 
     lengths (IntArray): Word lengths in characters. *Shape:* (words,)
-    tags (Keys): Hash of each word's part of speech, or 0 if the word has no part of speech. *Shape:* (words,)
+    tags (Keys): Hash of each word's part of speech, or 0 if it has none. *Shape:* (words,)
     """
 
     lengths: IntArray
@@ -49,12 +49,12 @@ class Segmentation:
 
 
 def token_keys(text: JoinedText, segmentation: Segmentation) -> Keys:
-    """Return a key for each token that combines its position in a word and the part of speech of the word.
+    """Return a key for each token that combines its position in a word and the word's part of speech.
 
     The position is B if a word starts with the token, E if a word ends with the token, S if both apply, and otherwise
     I. The part of speech is that of the word at the token's first character.
 
-    RETURNS (Keys): *Shape:* (tokens,)
+    RETURNS (Keys): The keys. *Shape:* (tokens,)
     """
     ends = np.cumsum(segmentation.lengths)
     begins = np.zeros(len(text) + 1, dtype=bool)
@@ -82,10 +82,10 @@ def _jieba() -> Any:
 
 
 def jieba_version() -> tuple[str, str]:
-    """Return a fingerprint of jieba, and the name and version of its package.
+    """Return a fingerprint of jieba, and its package's name and version.
 
-    The fingerprint is a hash of the segmentation of a sample text. Both values are saved with a pipeline. If the
-    fingerprint of the installed jieba differs, the segmentation may differ from the segmentation during training.
+    The fingerprint is a hash of a sample text's segmentation. Both values are saved with a pipeline. If the installed
+    jieba has a different fingerprint, the segmentation may differ from the segmentation during training.
     """
     words = repr(_jieba().tag(_PROBE)).encode()
     return f"jieba {blake2b(words, digest_size=8).hexdigest()}", f"rjieba {version('rjieba')}"
@@ -103,19 +103,19 @@ def segment(text: JoinedText) -> Segmentation:
 def apply_word_lists(
     text: JoinedText, segmentation: Segmentation, lists: Sequence[tuple[WordList, IntArray]]
 ) -> tuple[Segmentation, Segmentation]:
-    """Correct a segmentation by the words of word lists.
+    """Correct a segmentation by the words in word lists.
 
     The words of a list are found by forward maximum matching. If lists overlap, the last list takes precedence. If a
     match covers only a part of a word, the remaining characters become words with the same tag. A list word without a
     tag gets the tag that the segmenter assigned to its last character.
 
     lists (Sequence[tuple[WordList, IntArray]]): The lists, each with the indices of the texts to which it applies.
-    RETURNS (tuple[Segmentation, Segmentation]): The new segmentation with the tags of the lists. The new segmentation
+    RETURNS (tuple[Segmentation, Segmentation]): The new segmentation with the lists' tags, and the new segmentation
         with the segmenter's tags only.
     """
     begins = np.zeros(len(text) + 1, dtype=bool)
     begins[0] = begins[np.cumsum(segmentation.lengths)] = True
-    # Tags per character. `without_lists` contains only tags of the segmenter, and `tags` also contains tags of lists.
+    # Tags per character. `without_lists` contains only the segmenter's tags, and `tags` also contains the lists' tags.
     original = np.repeat(segmentation.tags, segmentation.lengths)
     tags, without_lists = original.copy(), original.copy()
     for words, docs in lists:
@@ -133,8 +133,8 @@ def apply_word_lists(
 def _find_longest(text: JoinedText, words: WordList, docs: IntArray) -> tuple[IntArray, IntArray, Keys]:
     """Find the words of a list by forward maximum matching. The matches do not overlap.
 
-    RETURNS (tuple[IntArray, IntArray, Keys]): The start, the end, and the hash of the tag for each match. The hash is 0
-        if the word has no tag. *Shape:* (matches,) each
+    RETURNS (tuple[IntArray, IntArray, Keys]): The start, the end, and the tag's hash for each match. The hash is 0 if
+        the word has no tag. *Shape:* (matches,) each
     """
     first_indices, ends, indices = find_list_words(words, text, docs)
     chosen, stop = [], 0

@@ -19,7 +19,7 @@ from .keys import Keys, simplify
 from .lexicon import Lexicon
 from .word_lists import LayeredMatch, WordList, WordListEntry
 
-# If fewer similar words are found, all words with the same tag are used.
+# If fewer similar words than this are found, all words with the same tag are used.
 _FEW = 3
 # Maximum number of similar words for an added word.
 _MANY = 64
@@ -62,10 +62,10 @@ class WordIndex:
         self._by_edge = by_edge
 
     def tag(self, word: str, entry: WordListEntry) -> str:
-        """Return the tag of an added word.
+        """Return an added word's tag.
 
-        This is the tag in the word list. If the tag does not occur in the lexicon, the tag of the same word in the
-        lexicon is returned, or an empty string.
+        This is the tag in the word list. If the tag does not occur in the lexicon, the same word's tag in the lexicon
+        is returned, or an empty string.
         """
         if entry.tag in self._tag_index:
             return entry.tag
@@ -76,7 +76,7 @@ class WordIndex:
 
         If the word itself has an embedding and the same tag, only its row is returned. Otherwise, similar words have
         the same tag and share the first or last character. If fewer than three words are found, all words with the tag
-        are similar. If no word is found, the result is row 0, the embedding of unknown words.
+        are similar. If no word is found, the result is row 0, the embedding for unknown words.
         """
         word = simplify(word)
         if word in self._rows and self.tag(word, WordListEntry()) == self.tag(word, entry):
@@ -101,7 +101,7 @@ def find_similar_words(
 
     index (WordIndex): The words with an embedding.
     tag_rows (dict[str, int]): The embedding row of each tag that occurred in training.
-    found (LayeredMatch): The matches of the lexicon and of the word lists in the batch.
+    found (LayeredMatch): The matches of lexicon words and list words in the batch.
     lists (Sequence[WordList]): The word lists that contain the added words.
     """
     words, word_indices = found.listed(lists)

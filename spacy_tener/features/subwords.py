@@ -1,7 +1,7 @@
 """Subword tokenization for transformers: split texts into windows of subword tokens, and align these with spaCy tokens.
 
-`OnnxEmbed` and `TransformerEmbed` use `SubwordTokenizer`. `TokenizerJson` loads the tokenizer of a transformer.
-Encoders whose input is characters use `Characters` in `onnx/encoder.py`.
+`OnnxEmbed` and `TransformerEmbed` use `SubwordTokenizer`. `TokenizerJson` loads a transformer's tokenizer. Encoders
+whose input is characters use `Characters` in `onnx/encoder.py`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _MASK_TOKENS = "[MASK]", "<mask>"
 class SubwordBatch:
     """The subword tokens of a batch of texts, split into windows and aligned with spaCy tokens.
 
-    The alignment consists of all pairs of a token and a subword token that overlap. For the tokens `Leeds` and `U` and
-    the subword tokens `[CLS] Lee ##ds U [SEP]`, the pairs are (0, 1), (0, 2) and (1, 3). If a subword token is in
-    several windows, the window with the most context is used.
+    The alignment contains all pairs of a token and a subword token that overlap. For the tokens `Leeds` and `U` and the
+    subword tokens `[CLS] Lee ##ds U [SEP]`, the pairs are (0, 1), (0, 2) and (1, 3). If a subword token is in several
+    windows, the window with the most context is used.
 
     ids (IntArray): Ids of the subword tokens in all windows, including special tokens. *Shape:* (subwords,)
     lengths (IntArray): Window lengths in subword tokens. *Shape:* (windows,)
@@ -60,8 +60,8 @@ SubwordsOfTexts = tuple[Sequence[IntArray], Sequence[IntArray]]
 class SubwordTokenizer:
     """A tokenizer that splits Docs into windows of subword tokens, and aligns the subword tokens with spaCy tokens.
 
-    The tokenization does not depend on the tokens of the Doc. For example, the subword token `2023` is aligned with
-    four tokens if each character of the Doc is a token.
+    The tokenization does not depend on the Doc's tokens. For example, the subword token `2023` is aligned with four
+    tokens if each character in the Doc is a token.
 
     encode (Callable[[list[str]], SubwordsOfTexts]): Function that splits texts into subword tokens.
     before, after (IntArray): Ids of the special tokens at the start and end of a window. *Shape:* (special tokens,)
@@ -89,7 +89,7 @@ class SubwordTokenizer:
             character. *Shape:* (tokens,) each
         RETURNS (SubwordBatch): The windows and the alignment.
         """
-        # The character between two texts ensures that tokens of different texts never touch.
+        # The character between two texts ensures that tokens from different texts never touch.
         encoded, spans = self.encode(texts)
         begins = begins_of(lengths_of(texts) + 1)
         subwords, tokens = align(_joined(spans, begins), starts, ends)
@@ -105,7 +105,7 @@ class SubwordTokenizer:
         )
 
     def _windows(self, ids: IntArray) -> tuple[IntArray, IntArray]:
-        """Split the subword tokens of a text into windows, and add special tokens.
+        """Split a text's subword tokens into windows, and add special tokens.
 
         RETURNS (tuple[IntArray, IntArray]): The ids in each window, and the index of each subword token in the
             flattened windows. *Shape:* (windows, size) and (subwords,)
@@ -121,7 +121,7 @@ class SubwordTokenizer:
 
 @dataclass(frozen=True)
 class TokenizerJson:
-    """A tokenizer of the library `tokenizers`, which is loaded when it is first used.
+    """A tokenizer from the library `tokenizers`, which is loaded when it is first used.
 
     json (bytes): The file `tokenizer.json`.
     """
@@ -189,14 +189,13 @@ def overlapping_windows(n_subwords: int, *, size: int, overlap: int) -> tuple[In
     """Split a sequence of subword tokens into overlapping windows, and choose a window for each subword token.
 
     In the chosen window, a subword token has at least `overlap` subword tokens of context on both sides, except near
-    the start and end of the sequence. For example, 14 subword tokens are split as follows with a size of 10 and an
-    overlap of 3:
+    the start and end of the sequence. For example, 14 subword tokens are split as follows with size 10 and overlap 3:
 
         0 1 2 3 4 5 6 7 8 9              window 0 for the positions 0 to 6
                 4 5 6 7 8 9 10 11 12 13  window 1 for the positions 7 to 13
 
-    n_subwords (int): Length of the sequence.
-    size (int): Length of the windows. A shorter sequence is a single window.
+    n_subwords (int): Sequence length.
+    size (int): Window length. A shorter sequence is a single window.
     overlap (int): Number of subword tokens on each side of a window that only serve as context.
     RETURNS (tuple[IntArray, IntArray]): The start of each window, and the index of the chosen window for each subword
         token. *Shape:* (windows,) and (subwords,)
@@ -216,8 +215,8 @@ def align(spans: IntArray, starts: IntArray, ends: IntArray) -> tuple[IntArray, 
         *Shape:* (pairs,) each
     """
     # Tokens are sorted, so the tokens that overlap a subword token are consecutive. The first one is the first token
-    # that ends after the start of the subword token. The last one is before the first token that starts at or after the
-    # end of the subword token.
+    # that ends after the subword token's start. The last one is before the first token that starts at or after the
+    # subword token's end.
     first = np.searchsorted(ends, spans[:, 0], side="right")
     behind = np.searchsorted(starts, spans[:, 1], side="left")
     covered = np.where(spans[:, 1] > spans[:, 0], np.maximum(behind - first, 0), 0)
