@@ -271,7 +271,7 @@ class Penalty(nn.Module):
     def __init__(self, weight: float) -> None:
         super().__init__()
         self.weight = weight
-        # For gradient accumulation: the fraction of the sequences in an update that are in the current batch.
+        # For gradient accumulation: the fraction of a training step's sequences that are in the current batch.
         self.batch_fraction = 1.0
         self._recorded: Tensor | None = None
 
