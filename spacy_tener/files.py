@@ -24,7 +24,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-# Suggested fixes for common errors of the operating system, by error code.
+# Suggested fixes for common operating system errors, by error code.
 _REMEDIES = {
     errno.ENOSPC: "Free some space, or choose another path.",
     errno.EDQUOT: "Free some space, or choose another path.",
@@ -147,7 +147,7 @@ def _digest_of_file(path: Path, modified: int, size: int) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a RemedyError if the path of an output directory exists but is not a directory."""
+    """Raise a RemedyError if an output directory's path exists but is not a directory."""
     if folder.exists() and not folder.is_dir():
         raise RemedyError(f"{folder}: not a directory", "Use a new or existing directory.")
 

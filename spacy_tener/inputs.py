@@ -41,7 +41,7 @@ FORMATS = {
     ".spacy": "spacy",
 }
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
-# Maximum number of characters in a line. This limits the memory for binary files, which may not contain line breaks.
+# Maximum line length in characters. This limits the memory for binary files, which may not contain line breaks.
 MAX_LINE_LENGTH = 1 << 26
 SAVE_AS_UTF8 = "Save the file as UTF-8. `tener convert` and `tener annotate` support others: `--encoding gb18030`."
 _SHOWN_CHARACTERS = 1000  # Number of characters to return from a line that is too long.
@@ -72,7 +72,7 @@ class InputFile:
     """An input file.
 
     address (str): File path, or `-` for standard input.
-    name (str): File path relative to the input directory. If the user passed the path of the file, its file name.
+    name (str): File path relative to the input directory. If the user passed the file's own path, the file name.
     found (bool): Whether the file was found in an input directory.
     """
 
@@ -85,7 +85,7 @@ class InputFile:
 
 
 def suffix_of(path: str | Path) -> str:
-    """Return the file name suffix without the suffix of a compression.
+    """Return the file name suffix, but not a compression suffix such as `.gz`.
 
     For example, return `.jsonl` for `x.jsonl.gz`.
     """
@@ -104,13 +104,14 @@ def format_of(path: str | Path) -> str:
 
 
 def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path], list[Path]]:
-    """Search a directory tree, and return the files that match a condition and all other files.
+    """Search a directory tree for files that match a condition. Return these files, and all other files separately.
 
     Hidden files are ignored.
 
     directory (Path): The directory.
     is_wanted (Callable[[Path], bool]): The condition.
-    RETURNS (tuple[list[Path], list[Path]]): The sorted paths of matching files, and of all other files.
+    RETURNS (tuple[list[Path], list[Path]]): The paths of all matching files, and those of all other files. Both are
+        sorted.
     """
     wanted: list[Path] = []
     unwanted: list[Path] = []
@@ -128,7 +129,7 @@ def find_files(
     Directories are searched recursively. If a path is given twice, its files are returned twice. Raises an InputError
     if a directory contains no input files.
 
-    inputs (Iterable[str | Path]): Paths of files and directories, or `-` for standard input.
+    inputs (Iterable[str | Path]): File and directory paths, or `-` for standard input.
     is_wanted (Callable[[Path], bool]): Function that returns whether a file in a directory is an input file.
     what (str): Description of the input files, for the error message.
     remedy (str): How to fix the error, for the error message.
@@ -151,7 +152,7 @@ def find_files(
 
 
 def size_and_version(address: str) -> tuple[int, str]:
-    """Return the size of a file in bytes, and its modification time as a string.
+    """Return a file's size in bytes, and its modification time as a string.
 
     Raises an InputError if the file does not exist, or is a pipe or a device.
     """
@@ -191,7 +192,7 @@ def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
     The compression is detected from the first bytes, since standard input has no file name.
 
     file (IO[bytes]): The open file.
-    source (str): Name of the file, for error messages.
+    source (str): File name for error messages.
     """
     buffered = file if isinstance(file, io.BufferedReader) else io.BufferedReader(cast(io.RawIOBase, file), _BUFFER)
     start = buffered.peek(_BUFFER)
@@ -235,7 +236,7 @@ def check_encoding(encoding: str) -> str:
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Yield the line number, starting with 1, and the text of each line in a file.
+    """Yield the number, starting with 1, and the text of each line in a file.
 
     Raises an InputError for invalid text.
 
@@ -266,7 +267,7 @@ def _decode_file(path: str | Path, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
-    """Yield the line number, starting with 1, and the text of each line in a stream. Line breaks are removed.
+    """Yield the number, starting with 1, and the text of each line in a stream. Line breaks are removed.
 
     If a line cannot be decoded, or if it is too long, a `DamagedText` is yielded. A byte order mark is skipped.
     """
@@ -287,7 +288,7 @@ def decode_lines(stream: IO[bytes], encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def decode_whole(stream: IO[bytes], encoding: str) -> str:
-    """Return the decoded content of a stream. Line breaks are not changed, and a byte order mark is skipped."""
+    """Return a stream's decoded content. Line breaks are not changed, and a byte order mark is skipped."""
     with open_text(stream, encoding) as file:
         return check_decoded(file.read(), encoding, "text")
 

@@ -1,4 +1,4 @@
-"""Record the inputs and settings of a command in `_manifest.json`, so that an interrupted command can be resumed.
+"""Record a command's inputs and settings in `_manifest.json`, so that an interrupted command can be resumed.
 
     manifest = Manifest.resume(folder, {"batch": 8, "texts": file_input("texts.txt")}, remedy="Choose another path.")
     for part in parts:
@@ -40,7 +40,7 @@ class Manifest:
     folder (Path): The output directory.
     made_of (Mapping[str, Any]): Input files and settings, by name. An input file is a dictionary that `file_input`
         returns. All other values must be serializable as JSON.
-    versions (Mapping[str, str] | None): Versions of Python and packages. By default, the installed versions. Changed
+    versions (Mapping[str, str] | None): Python and package versions. By default, the installed versions. Changed
         versions are only reported in addition to changed input files or settings.
     parts (Mapping[str, Any] | None): Finished output files by name, with information about each file.
     """
@@ -63,7 +63,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """Load the manifest of an output directory. Return None if the manifest does not exist or is invalid."""
+        """Load an output directory's manifest. Return None if the manifest does not exist or is invalid."""
         try:
             data = json.loads((folder / NAME).read_bytes())
             made_of, versions, parts = (dict(data[name]) for name in ("made_of", "versions", "parts"))
@@ -73,7 +73,7 @@ class Manifest:
 
     @classmethod
     def resume(cls, folder: Path, made_of: Mapping[str, Any], *, remedy: str) -> Manifest:
-        """Create the manifest of an output directory.
+        """Create an output directory's manifest.
 
         If the directory already has a manifest, continue with its finished files.
 
@@ -100,7 +100,7 @@ class Manifest:
         return manifest
 
     def changes(self, now: Manifest) -> tuple[str, ...]:
-        """Return a description of each input file and setting that differs in a newer manifest.
+        """Return a message for each input file and setting that differs in a newer manifest.
 
         now (Manifest): The newer manifest.
         """
@@ -114,7 +114,7 @@ class Manifest:
         To save time, the manifest is not written after every call. After a crash, files since the last write are
         computed again.
 
-        part (str): File name of the output file.
+        part (str): The output file's name.
         information (Any): Information about the file that can be serialized as JSON.
         """
         self.parts[part] = information
@@ -139,10 +139,10 @@ class Manifest:
 
 
 def file_input(path: Path | str, content: str | None = None) -> dict[str, str | None]:
-    """Return the path and the content hash of an input file, for use in a manifest.
+    """Return an input file's path and content hash, for use in a manifest.
 
     path (Path | str): File path or directory.
-    content (str | None): Identifier of the content. By default, a hash.
+    content (str | None): Identifier for the content. By default, its hash.
     """
     return {"path": str(path), "content": digest(Path(path)) if content is None else content}
 
@@ -150,13 +150,13 @@ def file_input(path: Path | str, content: str | None = None) -> dict[str, str | 
 def stream_input(name: str) -> dict[str, str | None]:
     """Return the name of an input stream, such as standard input, for use in a manifest.
 
-    The content of a stream is unknown before the stream is read, so a command with an input stream cannot be resumed.
+    A stream's content is unknown before the stream is read, so a command with an input stream cannot be resumed.
     """
     return {"path": name, "content": None}
 
 
 def installed_versions(*packages: str) -> dict[str, str]:
-    """Return the versions of Python and of installed packages.
+    """Return the versions of Python and installed packages.
 
     packages (str): Package names. By default, `PACKAGES`. Packages that are not installed are skipped.
     """
@@ -168,9 +168,9 @@ def installed_versions(*packages: str) -> dict[str, str]:
 
 
 def _changes(name: str, before: Any, now: Any) -> Iterator[str]:
-    """Describe the differences between two values of a manifest.
+    """Describe the differences between an old and a new manifest value.
 
-    name (str): Name of the value. For a value in a nested dictionary, the keys are separated by dots.
+    name (str): The value's name. For a value in a nested dictionary, the keys are separated by dots.
     before (Any): The old value.
     now (Any): The new value.
     """

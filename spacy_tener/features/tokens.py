@@ -1,4 +1,4 @@
-"""Batches of tokenized texts, stored as NumPy arrays. A `TokenBatch` is the input of all embedding layers.
+"""Batches of tokenized texts, stored as NumPy arrays. All embedding layers take a `TokenBatch` as input.
 
 Long documents are split into windows, and each window is a slice of these arrays. Slicing is much faster than creating
 a spaCy Doc for each window.
@@ -31,12 +31,12 @@ TokenColumns = NDArray[np.uint64]
 class TokenBatch:
     """A batch of tokenized texts, stored as concatenated arrays. Each text is a Doc or a window of a long Doc.
 
-    All embedding layers of a model share the same batch object, which caches values such as the distinct strings.
-    Features of a window never depend on tokens outside of the window.
+    All embedding layers in a model share the same batch object, which caches values such as the distinct strings. A
+    window's features never depend on tokens outside the window.
 
     columns (TokenColumns): The hash of each token's string, and whether a space follows the token. *Shape:* (tokens, 2)
     lengths (IntArray): Text lengths in tokens. *Shape:* (texts,)
-    sources (Sequence[Doc]): The original Doc of each text.
+    sources (Sequence[Doc]): The original Doc of each text. For a window, this is the complete Doc.
     make_docs (Callable[[], list[Doc]]): Function that creates a Doc for each text, for layers that require Docs as
         input.
     """
@@ -77,14 +77,14 @@ class TokenBatch:
 
     @cached_property
     def stores(self) -> list[StringStore]:
-        """The string stores of the Docs, without duplicates. Docs of the same pipeline share a string store."""
+        """The Docs' string stores, without duplicates. Docs from the same pipeline share a string store."""
         return list({id(doc.vocab): doc.vocab.strings for doc in self.sources}.values())
 
     @cached_property
     def joined(self) -> JoinedText:
         """The concatenated characters of all texts, with the character offsets of each token."""
         # Calling `doc.text` would be slow, since it loops over all tokens in Python. Here, the Python code loops over
-        # distinct strings only, and NumPy copies the characters of each token.
+        # distinct strings only, and NumPy copies each token's characters.
         texts = texts_of(self.orths.tolist(), self.stores)
         # Add a space after each distinct string, so that a token and the space that follows it are copied together.
         codes, sizes = code_points(" ".join([*texts, ""])), lengths_of(texts)

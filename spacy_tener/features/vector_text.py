@@ -1,6 +1,6 @@
-"""Parse pretrained word vectors in the text formats of word2vec and GloVe, which can be compressed.
+"""Parse pretrained word vectors in the text formats of word2vec and GloVe. The files can be compressed.
 
-A word2vec file starts with a header line that contains the number and the width of the vectors. GloVe files have no
+A word2vec file starts with a header line that contains the number of vectors and their width. GloVe files have no
 header. Each other line contains a string and the values of its vector, separated by ASCII spaces. The string can itself
 contain spaces or be another white space character, such as U+3000 in Chinese files.
 
@@ -37,13 +37,13 @@ class RowFilter:
     """A filter that decides which pretrained vectors to load, and collects warnings about their file.
 
     path (Path): The file or directory, for messages.
-    width (int | None): The required width of the vectors, or None for any width.
+    width (int | None): The required vector width, or None for any width.
     normalise (Callable[[str], str] | None): Function that normalizes each string.
-    keep (Callable[[str], bool] | None): Function that returns whether to load the vector of a normalized string. None
+    keep (Callable[[str], bool] | None): Function that returns whether to load the vector for a normalized string. None
         to load all vectors.
 
     The attribute `selected` maps each normalized string to the original string in the file. The attribute `promised` is
-    the number of vectors in the header of the file, or None without a header.
+    the number of vectors in the file's header, or None if there is no header.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class RowFilter:
     def select(self, name: str, place: str) -> bool:
         """Return whether to load the next vector.
 
-        The first vector of each string is loaded, and duplicates are counted.
+        The first vector for each string is loaded, and duplicates are counted.
 
-        name (str): The string of the vector.
+        name (str): The vector's string.
         place (str): The position in the file, such as "line 2", for warnings.
         """
         self.rows_read += 1
@@ -166,7 +166,7 @@ def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
 
 
 def _infer_width(path: Path, line: bytes) -> int:
-    """Return the width of the vectors in a file without a header.
+    """Return the vector width in a file without a header.
 
     The width is the number of numeric fields at the end of the first line.
     """
@@ -180,9 +180,9 @@ def _infer_width(path: Path, line: bytes) -> int:
 
 
 def _read_rows(lines: list[bytes], first: int, width: int, selection: RowFilter) -> FloatArray:
-    """Parse lines of a vectors file, and return the selected vectors. *Shape:* (selected vectors, width)
+    """Parse lines from a vectors file, and return the selected vectors. *Shape:* (selected vectors, width)
 
-    lines (list[bytes]): Consecutive lines of the file.
+    lines (list[bytes]): Consecutive lines in the file.
     first (int): The line number of the first line.
     """
     tails: dict[int, bytes] = {}

@@ -1,11 +1,11 @@
 """Word lists that users add to a trained pipeline.
 
-Unlike the lexicon of a model, word lists can be changed without training.
+Unlike a model's lexicon, word lists can be changed without training.
 
-Word lists are used in three ways: they extend the lexicon of `LexiconEmbed`, correct the output of word segmenters, and
-are the gazetteers of the component `entity_lists`. The unnamed list applies to all Docs. A named list applies only to
-Docs that contain the name of the list in the extension attribute `doc._.tener_words`. For `entity_lists`, this
-attribute can also contain words and labels that apply to a single Doc:
+Word lists are used in three ways: they extend the lexicon in `LexiconEmbed`, correct the output of word segmenters, and
+are the gazetteers in the component `entity_lists`. The unnamed list applies to all Docs. A named list applies only to
+Docs that contain the list's name in the extension attribute `doc._.tener_words`. For `entity_lists`, this attribute can
+also contain words and labels that apply to a single Doc:
 
     doc._.tener_words = ["customers", {"Acme": "ORG"}]
 """
@@ -31,7 +31,7 @@ from .keys import simplify
 from .lexicon import Lexicon, Match, WordTrie, longest_mask
 from .tokens import TokenBatch
 
-# Name of the extension attribute that contains the names of the lists to apply to a Doc.
+# Extension attribute with the names of the lists that apply to a Doc.
 ATTRIBUTE = "tener_words"
 # Lock for replacing word lists. Matching needs no lock, since word lists are immutable.
 LOCK = make_lock()
@@ -59,9 +59,9 @@ make_entry = lru_cache(maxsize=4096)(WordListEntry)
 
 @dataclass(frozen=True, eq=False)
 class WordList:
-    """An immutable list of words.
+    """An immutable word list.
 
-    entries (Mapping[str, WordListEntry]): The entry of each word.
+    entries (Mapping[str, WordListEntry]): The entry for each word.
     saved (bool): Whether the list is saved with the pipeline.
     """
 
@@ -70,12 +70,12 @@ class WordList:
 
     @cached_property
     def lexicon(self) -> Lexicon:
-        """A lexicon that contains all words of the list, including hidden words."""
+        """A lexicon that contains all words in the list, including hidden words."""
         return Lexicon(self.entries, (entry.tag for entry in self.entries.values()))
 
     @cached_property
     def trie(self) -> WordTrie:
-        """A trie of the words in simplified Chinese script. The value of each word is its index in `listed`."""
+        """A trie with the words in simplified Chinese script. Each word's value is its index in `listed`."""
         return WordTrie({simplify(word): index for index, word in enumerate(self.entries)})
 
     @cached_property
@@ -97,7 +97,7 @@ class WordList:
 
 
 class WordLists:
-    """All word lists of an embedding layer or of `entity_lists`, by name. This class is thread-safe."""
+    """All word lists in an embedding layer or in `entity_lists`, by name. This class is thread-safe."""
 
     def __init__(self) -> None:
         # Changes replace this dictionary instead of modifying it, so that other threads can use it without a lock.
@@ -167,8 +167,8 @@ class WordLists:
             self.lists = {name: words for name, words in self.lists.items() if not words.saved} | saved
 
 
-# The word lists of all components in this process. A Doc can name lists of several components. A component warns about
-# a name only if no other component has a list with this name.
+# The word lists of all components in this process. A Doc can name lists from several components. A component warns
+# about a name only if no other component has a list with this name.
 _INSTANCES: weakref.WeakSet[WordLists] = weakref.WeakSet()
 
 
@@ -205,7 +205,7 @@ def _parts(doc: Doc) -> list[Any]:
 
 @dataclass(frozen=True)
 class LayeredMatch:
-    """The matches of a lexicon and of several word lists in a batch of texts.
+    """The matches of a lexicon and several word lists in a batch of texts.
 
     match (Match): The matched words. `match.words` contains indices in the lexicon or in the word list that matched.
     layers (IntArray): The source of each match: 0 for the lexicon, 1 for the first word list, and so on. *Shape:*
@@ -216,11 +216,11 @@ class LayeredMatch:
     layers: IntArray
 
     def listed(self, lists: Sequence[WordList]) -> tuple[list[tuple[str, WordListEntry]], IntArray]:
-        """Return the distinct words that were matched by word lists, without matches of the lexicon.
+        """Return the distinct words that were matched by word lists, without lexicon matches.
 
         lists (Sequence[WordList]): The word lists that were passed to `find_layered`.
-        RETURNS (tuple[list[tuple[str, WordListEntry]], IntArray]): The distinct words with their entries, and for each
-            match of a word list the index of its word. *Shape:* (matches of word lists,)
+        RETURNS (tuple[list[tuple[str, WordListEntry]], IntArray]): The distinct words with their entries, and an array
+            with the index of the matched word for each word list match. *Shape:* (word list matches,)
         """
         listed = np.flatnonzero(self.layers)
         pairs, indices = np.unique(
@@ -242,7 +242,7 @@ def find_layered(
     If several word lists contain the same word, the last list takes precedence. Words that are hidden in this list do
     not match. See `Lexicon.find`.
 
-    lexicon (Lexicon): The lexicon of the model.
+    lexicon (Lexicon): The model's lexicon.
     tokens (TokenBatch): The texts.
     lists (Sequence[tuple[WordList, IntArray]]): The word lists, each with the indices of the texts to which it applies.
     max_words (int | None): Maximum number of matches that start at the same token. The longest words are preferred.
@@ -260,8 +260,8 @@ def find_layered(
         match = words.find(text, limit)
         layer_of_word = np.full(match.words.size, layer)
         columns.append((np.repeat(indices, match.counts), match.heads, match.tails, layer_of_word, match.words))
-    # Each column is a match: text, first token, last token, layer, index of the word. Sort the columns, so that matches
-    # of the same tokens are adjacent, and keep the match with the highest layer. *Shape:* (5, matches)
+    # Each column is a match: text, first token, last token, layer, word index. Sort the columns, so that matches of the
+    # same tokens are adjacent, and keep the match with the highest layer. *Shape:* (5, matches)
     table = np.concatenate(columns, axis=1)
     # `np.lexsort` expects the primary key last.
     table = table[:, np.lexsort(table[3::-1])]
@@ -292,12 +292,12 @@ def find_list_words(words: WordList, text: JoinedText, docs: IntArray) -> IntArr
     words (WordList): The word list.
     text (JoinedText): The concatenated texts of a batch.
     docs (IntArray): Indices of the texts to search. *Shape:* (docs,)
-    RETURNS (IntArray): The start, the end (exclusive) and the index of the word for each match. *Shape:* (3, matches)
+    RETURNS (IntArray): The start, the end (exclusive) and the word index for each match. *Shape:* (3, matches)
     """
     codes, tables = text.simplified.codes, [np.zeros((3, 0), dtype=np.int64)]
     for start, stop in _runs(docs, text.stops):
         table = words.trie.find(codes, start, stop)
-        # The original characters, because the simplified form of the numbers in '①AI' and 'AI²' is a digit.
+        # Check the original characters, because the numbers in '①AI' and 'AI²' are simplified to digits.
         tables.append(table[:, ~_cuts_word(text.codes, table[:2]).any(axis=0)])
     return np.concatenate(tables, axis=1)
 
@@ -316,7 +316,7 @@ def _runs(docs: IntArray, stops: IntArray) -> list[tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def edge_classes() -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Return boolean lookup tables of code points for matching word lists. *Shape:* (65536,) each
+    """Return boolean lookup tables, indexed by code point, for matching word lists. *Shape:* (65536,) each
 
     The three tables are True for letters, digits and combining marks; for digits; and for decimal separators. They are
     False for scripts without spaces between words, such as Chinese. The tables are computed on first use, since most
@@ -338,7 +338,7 @@ def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
 
     For example, matching '50' splits the number '3.50'.
 
-    codes (CodePoints): Code points of the text. *Shape:* (characters,)
+    codes (CodePoints): The text's code points. *Shape:* (characters,)
     edges (IntArray): Match boundaries, as the index of the character that follows the boundary.
     RETURNS (BoolArray): Mask with the same shape as `edges`.
     """

@@ -5,8 +5,8 @@
 - `compose`: Thinc layers that combine other layers
 - `layers_torch`, `layers_numpy`: linear layers, embedding tables, convolutions and transformer layers
 - `attention_torch`, `attention_numpy`: multi-head attention
-- `ragged_torch`: padding sequences of different lengths
+- `ragged_torch`: pad sequences with different lengths
 - `devices_torch`: copy tensors to a device, and set the number of CPU threads
 - `graph`: build ONNX graphs for export
-- `stack_config`: base class of the configs of transformer encoders
+- `stack_config`: base class for the configs of transformer encoders
 """

@@ -2,7 +2,7 @@
 
 `attention_torch` has the torch version.
 
-Sequences of similar lengths are padded and grouped into buckets. The buckets are processed one after the other. They
+Sequences with similar lengths are grouped into buckets and padded. The buckets are processed one after the other. They
 are so small that their arrays fit into the CPU cache. Functions whose name starts with `write_` add the same operations
 to an ONNX graph.
 """
@@ -19,10 +19,10 @@ from ..sequences import Lengths, as_lengths, pad_rows, plan_buckets, starts
 from ..types import BoolArray, FloatArray, IntArray
 from .graph import PaddedBatch, Value
 
-# The cost of a bucket is measured in token pairs (a query and a key). Computing the linear layers for one token takes
-# as long as attention for 160 token pairs.
+# A bucket's cost is measured in token pairs (a query and a key). Computing the linear layers for one token takes as
+# long as attention for 160 token pairs.
 PAIRS_PER_TOKEN = 160
-# The cost of an additional bucket, in token pairs. A bucket is split only if the padding that is saved costs more.
+# The cost of an additional bucket, in token pairs. A bucket is split only if the padding that this saves costs more.
 PAIRS_PER_PADDED_BUCKET = 8192
 # Maximum cost of a bucket with several sequences, in token pairs, so that its arrays fit into the CPU cache.
 PAIRS_AT_ONCE = 1 << 17
@@ -49,13 +49,13 @@ class PaddedBucket:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The shape of the padded batch: the number of sequences, and the length of the longest sequence."""
+        """The shape of the padded batch: the number of sequences, and the maximum sequence length."""
         return len(self.lengths), int(self.lengths.max())
 
     def means(self, x: FloatArray) -> FloatArray:
-        """Compute the mean over the tokens of each sequence without padding.
+        """Compute the mean over each sequence's tokens, without padding.
 
-        All tokens of a sequence get the same mean.
+        All tokens in a sequence get the same mean.
 
         *Shape:* (padded tokens, width) to (padded tokens, width)
         """
@@ -76,8 +76,8 @@ def compute_in_buckets(
     lengths (Lengths): Sequence lengths in tokens. *Shape:* (sequences,)
     x (FloatArray): Concatenated token embeddings. *Shape:* (tokens, input width)
     width (int): Output width.
-    compute (Callable): Function that is called with the padded embeddings of a bucket and the bucket. *Shape:* (padded
-        tokens, input width) to (padded tokens, width)
+    compute (Callable): Function that is called with a bucket's padded embeddings and the bucket itself. *Shape:*
+        (padded tokens, input width) to (padded tokens, width)
     RETURNS (FloatArray): The results for all tokens. *Shape:* (tokens, width)
     """
     lengths = as_lengths(lengths, len(x))
@@ -95,7 +95,7 @@ def compute_in_buckets(
 
 
 def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]]:
-    """Group sequences into buckets, and yield the gather index and the padding mask of each bucket.
+    """Group sequences into buckets, and yield a gather index and a `PaddedBucket` for each.
 
     The gather index contains a token index for each padded position and has the shape (padded tokens,). Empty sequences
     are skipped.
@@ -108,14 +108,14 @@ def _padded_buckets(lengths: IntArray) -> Iterator[tuple[IntArray, PaddedBucket]
         yield rows.ravel(), PaddedBucket(lengths[sequences], None if is_real.all() else is_real)
 
 
-# Number of attention scores that fit into the CPU cache. The queries of longer sequences are processed in chunks.
+# Number of attention scores that fit into the CPU cache. If a bucket has more, its queries are processed in chunks.
 SCORES_IN_CACHE = 1 << 18
 
 # If all scores are within ±60, `exp` needs no stabilization: sums of thousands of `exp(60) = 1e26` are finite in
 # float32, and `exp(-60) = 9e-27` does not underflow.
 SAFE_EXPONENT = 60.0
-# Type of functions that compute attention weights from attention scores. The weights do not need to be normalized,
-# since `attend` divides by their sum. Arguments:
+# Functions that compute attention weights from attention scores. The weights do not need to be normalized, since
+# `attend` divides by their sum. Arguments:
 # - Attention scores, which may be overwritten. *Shape:* (sequences, heads, queries, keys)
 # - Mask that is added to the scores: -inf for padded keys, 0 for other keys. None if there is no padding. *Shape:*
 #   (sequences, 1, 1, keys)
@@ -151,7 +151,7 @@ def attend(
     weighting: Weighting = exponentials,
     per_query: FloatArray | None = None,
 ) -> FloatArray:
-    """Compute multi-head attention within each sequence of a bucket.
+    """Compute multi-head attention within each sequence in a bucket.
 
     Scores are not scaled by `1/sqrt(d)`. If a model scales its attention, it has to scale the queries.
 
@@ -167,7 +167,7 @@ def attend(
     attended = np.empty((n, length, n_heads, width), np.float32)
     key_weights, padding = np.ones((n, 1, length, 1), np.float32), None
     if is_real is not None:
-        # Set the values of padded keys to 0, and exclude padded keys from the sum of the weights.
+        # Set the values of padded keys to 0, and exclude these keys from the sum of weights.
         key_weights = is_real[:, None, :, None].astype(np.float32)
         v = v * key_weights
         padding = np.where(is_real, np.float32(0.0), np.float32(-np.inf))[:, None, None]
@@ -176,7 +176,7 @@ def attend(
         part = slice(begin, begin + step)
         scores = q[:, :, part] @ k.swapaxes(2, 3)
         weights = weighting(scores, padding, None if per_query is None else per_query[..., part])
-        # Sum the weights of each query. A matrix product is several times as fast as `weights.sum(axis=-1)`.
+        # Sum the weights for each query. A matrix product is several times as fast as `weights.sum(axis=-1)`.
         total = weights @ key_weights
         # Avoid division by zero. The sum is 0 if no key is selected (see `atssa_numpy.select`), and the output is then
         # 0.
@@ -193,7 +193,7 @@ def split_heads(x: FloatArray, shape: tuple[int, int], n_heads: int) -> FloatArr
 
 
 def write_split_heads(x: Value, n_heads: int) -> Value:
-    """Add the operations of `split_heads` to an ONNX graph.
+    """Add the `split_heads` operations to an ONNX graph.
 
     *Shape:* (sequences, longest, width) to (sequences, heads, longest, head width)
     """
@@ -201,7 +201,7 @@ def write_split_heads(x: Value, n_heads: int) -> Value:
 
 
 def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
-    """Add the operations of `attend`, with softmax, to an ONNX graph.
+    """Add the `attend` operations, with softmax, to an ONNX graph.
 
     q, k, v (Value): Queries, keys and values. *Shape:* (sequences, heads, longest, width) each
     batch (PaddedBatch): The sequence lengths and the padding mask.
@@ -215,7 +215,7 @@ def write_attend(q: Value, k: Value, v: Value, batch: PaddedBatch) -> Value:
 
 
 def write_sinusoids(longest: Value, width: int) -> tuple[Value, Value]:
-    """Add the operations of `sinusoids` to an ONNX graph. *Shape:* (longest, width / 2) each"""
+    """Add the `sinusoids` operations to an ONNX graph. *Shape:* (longest, width / 2) each"""
     graph = longest.graph
     positions = graph.Unsqueeze(graph.Range(0, longest, 1).to(np.float64), [1])
     angles = positions * _frequencies(width)
@@ -229,7 +229,7 @@ def sinusoids(length: int, width: int) -> tuple[FloatArray, FloatArray]:
 
     The values at position `t` are `sin(t c_i)` and `cos(t c_i)`, with `c_i = 10000^(-2i / width)`.
     """
-    # Use float64, since the angles of late positions are too large for the precision of float32.
+    # Use float64, since the angles at late positions are too large for float32 precision.
     angles = np.outer(np.arange(length, dtype=np.float64), _frequencies(width))
     return np.sin(angles).astype(np.float32), np.cos(angles).astype(np.float32)
 

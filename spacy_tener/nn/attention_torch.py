@@ -1,8 +1,8 @@
-"""Multi-head attention in torch for sequences of different lengths, and sinusoidal position embeddings.
+"""Multi-head attention in torch for sequences with different lengths, and sinusoidal position embeddings.
 
-`Attention` is the base class of the attention modules of TENER and FLAT-ATSSA. Subclasses compute queries, keys and
+`Attention` is the base class for the attention modules of TENER and FLAT-ATSSA. Subclasses compute queries, keys and
 values in the method `heads`. The function `attend` pads the sequences, computes the attention weights and the outputs,
-and removes the padding. `sinusoids` computes the sines and cosines in eq. 8, 9 and 17 of TENER.
+and removes the padding. `sinusoids` computes the sines and cosines in TENER, eq. 8, 9 and 17.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from .devices_torch import on_device
 from .layers_torch import dropout
 from .ragged_torch import Ragged
 
-# The queries of longer sequences are processed in chunks, and each chunk is recomputed in the backward pass. Memory
-# therefore grows linearly with the sequence length, instead of quadratically.
+# If a sequence is longer than this, its queries are processed in chunks, and each chunk is recomputed in the backward
+# pass. Memory therefore grows linearly with the sequence length, instead of quadratically.
 MAX_UNCHUNKED_LENGTH = 512
 # Number of attention scores in a chunk, about as many as fit into the CPU cache.
 SCORES_PER_CHUNK = 1 << 20
 
-# Type of functions that compute attention weights from attention scores, as an alternative to softmax. Arguments:
+# Functions that compute attention weights from attention scores, as an alternative to softmax. Arguments:
 # - Attention scores, -inf for padded keys. *Shape:* (sequences, heads, queries, keys)
 # - `Heads.per_query`, 0 for padded queries. *Shape:* (sequences, heads, queries, values)
 Weighting = Callable[[Tensor, Tensor | None], Tensor]
 
 
 class Heads(NamedTuple):
-    """Queries, keys and values of multi-head attention, with optional position embeddings.
+    """Queries, keys and values for multi-head attention, with optional position embeddings.
 
-    The output of attention is `softmax(q k^T + q_position table^T) v`. If a model scales its attention by `1/sqrt(d)`,
-    it has to scale the queries.
+    The attention output is `softmax(q k^T + q_position table^T) v`. If a model scales its attention by `1/sqrt(d)`, it
+    has to scale the queries.
 
     q (Tensor): Queries that are multiplied by the keys. *Shape:* (tokens, heads, width)
     k (Tensor): Keys. *Shape:* (tokens, heads, width)
@@ -56,7 +56,7 @@ class Heads(NamedTuple):
 
 
 class Attention(nn.Module, ABC):
-    """Base class of multi-head attention modules. Subclasses compute queries, keys and values in the method `heads`.
+    """Base class for multi-head attention modules. Subclasses compute queries, keys and values in the method `heads`.
 
     n_heads (int): Number of attention heads.
     dropout (float): Attention dropout rate.
@@ -79,7 +79,7 @@ class Attention(nn.Module, ABC):
         """Compute attention within each sequence. *Shape:* (tokens, width) to (tokens, width)
 
         x (Tensor): Concatenated token embeddings.
-        ragged (Ragged): The padded buckets, created with the number of attention heads of this module.
+        ragged (Ragged): The padded buckets, created with this module's number of attention heads.
         context (Any): Additional arguments for the method `heads`, such as relative positions.
         """
         p = self.dropout if self.training else 0.0
@@ -114,7 +114,7 @@ def split_heads(x: Tensor, n_heads: int) -> Tensor:
 
 
 def attend(heads: Heads, ragged: Ragged, p: float, weighting: Weighting | None = None) -> Tensor:
-    """Compute multi-head attention within each sequence of a batch.
+    """Compute multi-head attention within each sequence in a batch.
 
     heads (Heads): Queries, keys and values.
     ragged (Ragged): The sequence lengths, grouped into padded buckets.
@@ -146,7 +146,7 @@ def _pad(heads: Heads, ragged: Ragged) -> Iterator[Heads]:
 def _attend_bucket(padded: Heads, key_mask: Tensor | None, p: float, weighting: Weighting | None) -> Tensor:
     """Compute attention for one bucket. Long sequences are processed in chunks of queries.
 
-    torch's `scaled_dot_product_attention` is not used on a CPU, since it does not support dropout and values with a
+    torch's `scaled_dot_product_attention` is not used on a CPU, since it supports neither dropout nor values with a
     different width than keys. In our measurements, it was slower for all sequence lengths.
 
     RETURNS (Tensor): *Shape:* (sequences, heads, length, head width)
@@ -203,7 +203,7 @@ def sinusoids(length: int, width: int, like: Tensor) -> tuple[Tensor, Tensor]:
 
     length (int): Number of positions.
     width (int): Width of the position embeddings, which must be even.
-    like (Tensor): A tensor with the device and dtype of the result.
+    like (Tensor): A tensor with the result's device and dtype.
     RETURNS (Tuple[Tensor, Tensor]): The sines and the cosines. *Shape:* (length, width / 2) each
     """
     # Use float64. In float32, the angle at position 100,000 would have a rounding error of about 0.004.

@@ -42,13 +42,13 @@ _process = os.getpid()
 
 
 class Leaf(NamedTuple):
-    """An input tensor of torch's autograd graph.
+    """An input tensor in torch's autograd graph.
 
-    It is the input of the model, or the output of a layer from another library.
+    It is the model's input, or the output of a layer from another library.
 
     rows (Tensor): The tensor. The backward pass computes its gradient.
     backprop (Optional[Callable]): Function that backpropagates the gradient through the layer that returned the tensor.
-        None for the input of the model.
+        None for the model's input.
     """
 
     rows: Tensor
@@ -56,7 +56,7 @@ class Leaf(NamedTuple):
 
 
 class TorchBackend:
-    """Backend that runs the torch modules of a model. In training, all modules share one autograd graph.
+    """Backend that runs a model's torch modules. In training, all modules share one autograd graph.
 
     ops (Ops): The model's Thinc ops.
     lengths (list[int]): Text lengths in tokens.
@@ -85,9 +85,9 @@ class TorchBackend:
         """Create the backend for a batch.
 
         model (Model): The model to run.
-        batch (Batch): The input of the model.
+        batch (Batch): The model's input.
         training (bool): Whether the batch is used for training.
-        shims (Sequence[TorchShim] | None): The shims of the model. By default, they are collected from the model.
+        shims (Sequence[TorchShim] | None): The model's shims. By default, they are collected from the model.
         """
         shims = torch_shims(model) if shims is None else shims
         device = shims[0].device if shims else torch.device("cpu")
@@ -118,7 +118,7 @@ class TorchBackend:
         return self._add_leaf(arrays, backprop)
 
     def call(self, layer: Layer, *inputs: Any) -> Tensor:
-        """Call the torch module of a layer. For training, the module is switched to training mode during the call."""
+        """Call a layer's torch module. For training, the module is switched to training mode during the call."""
         module = layer.shim.module
         arguments = [on_device(part.array, self.device) if isinstance(part, Indices) else part for part in inputs]
         if not self.training:
@@ -145,8 +145,8 @@ class TorchBackend:
     def backward(self, result: Tensor | None, gradient: Tensor | None = None) -> None:
         """Run the backward pass through all layers, including layers from other libraries.
 
-        result (Tensor | None): The tensor to differentiate, such as the loss. None if the batch has no loss. Layers of
-            other libraries then receive zero gradients, since spaCy's listeners expect a gradient in each step.
+        result (Tensor | None): The tensor to differentiate, such as the loss. None if the batch has no loss. Layers
+            from other libraries then receive zero gradients, since spaCy's listeners expect a gradient in each step.
         gradient (Tensor | None): The gradient of `result`. None if `result` is a scalar.
         """
         with host_threads(self.threads), wrap_memory_errors(self.lengths):
@@ -158,7 +158,7 @@ class TorchBackend:
                     leaf.backprop(self._gradient(leaf))
 
     def input_gradient(self) -> list[Floats2d]:
-        """Return the gradient with respect to the input of the model, for each text.
+        """Return the gradient with respect to the model's input, for each text.
 
         The model must not have an embedding layer.
         """
@@ -167,13 +167,13 @@ class TorchBackend:
     def _add_leaf(
         self, arrays: Sequence[Floats2d], backprop: Callable[[list[Floats2d]], object] | None = None
     ) -> Tensor:
-        """Concatenate the arrays of all texts, and record the tensor as an input of the autograd graph."""
+        """Concatenate the arrays of all texts, and record the result as an input tensor in the autograd graph."""
         rows = join_tensors(self.ops, arrays, self.device).requires_grad_(self.training)
         self._leaves.append(Leaf(rows, backprop))
         return rows
 
     def _gradient(self, leaf: Leaf) -> list[Floats2d]:
-        """Return the gradient with respect to an input tensor of the autograd graph, for each text."""
+        """Return the gradient with respect to an input tensor in the autograd graph, for each text."""
         # torch sets no gradient if the loss does not depend on the tensor, for example because the batch is empty.
         gradient = torch.zeros_like(leaf.rows) if leaf.rows.grad is None else leaf.rows.grad
         return split_tensor(self.ops, gradient, self.lengths)
@@ -208,14 +208,14 @@ def join_tensors(ops: Ops, arrays: Sequence[Floats2d], device: torch.device) -> 
 
 
 def split_tensor(ops: Ops, tensor: Tensor, lengths: Sequence[int]) -> list[Floats2d]:
-    """Split a tensor into an array for each text. The arrays share the memory of the tensor."""
+    """Split a tensor into an array for each text. The arrays share the tensor's memory."""
     return split_rows(cast(Floats2d, torch2xp(tensor.detach(), ops=ops)), lengths)
 
 
 def use_one_thread_if_forked() -> None:
     """Limit torch to a single CPU thread if this process was forked, as the workers of `nlp.pipe(n_process=2)` are.
 
-    The threads of torch's thread pool do not exist in a forked process. Without the limit, torch would wait for them
+    The threads in torch's thread pool do not exist in a forked process. Without the limit, torch would wait for them
     forever.
     """
     global _process

@@ -1,8 +1,9 @@
-"""`Layer`, the base class of all Thinc layers in this package, and the interface of the backends that run them.
+"""`Layer`, the base class for all Thinc layers in this package, and `Backend`, the interface of the backends that run
+them.
 
 Layers pass each other the embeddings of all tokens in a batch, concatenated to one array. `NumpyBackend` computes with
 NumPy arrays. `TorchBackend` computes with torch tensors, so that autograd computes the backward pass through all layers
-at once. The input of embedding layers is a `TokenBatch`. Layers from other libraries can be part of a model, too. They
+at once. Embedding layers take a `TokenBatch` as input. Layers from other libraries can be part of a model, too. They
 get Docs or a list of arrays.
 
     class Chain(Layer):
@@ -32,7 +33,7 @@ from ..sequences import starts
 from ..types import IntArray
 from .shim import TorchShim, torch_shim
 
-# File name of a component's model, in the directory of the component.
+# File name of a component's model, in the component's directory.
 COMPONENT_MODEL = "model"
 # Embeddings of all tokens or words in a batch, as a NumPy array or a torch tensor. *Shape:* (units, width)
 Rows = Any
@@ -44,32 +45,31 @@ Batch = TokenBatch | Sequence[Floats2d]
 
 
 class Indices(NamedTuple):
-    """An array of indices that is copied to the device of the torch module. Other arrays remain on the CPU."""
+    """An index array that is copied to the torch module's device. Other arrays remain on the CPU."""
 
     array: IntArray
 
 
 class Layer(Model[Any, Any], ABC):
-    """Base class of all Thinc layers in this package. Subclasses implement `compute`.
+    """Base class for all Thinc layers in this package. Subclasses implement `compute`.
 
-    A layer can be called by other layers of this package with `compute`, and by layers from other libraries as a Thinc
-    model.
+    Other layers in this package call the method `compute`. Layers from other libraries call the layer as a Thinc model.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def compute(self, inputs: Any, backend: Backend) -> Any:
-        """Compute the output of the layer.
+        """Compute the layer's output.
 
         inputs (Any): A `TokenBatch` for embedding layers. For other layers, the output of the previous layer.
-        backend (Backend): Runs sublayers and the module of this layer.
+        backend (Backend): Runs sublayers and this layer's module.
         RETURNS (Any): The token embeddings. *Shape:* (tokens, width)
         """
 
     @property
     def shim(self) -> TorchShim:
-        """The shim with the torch module and the NumPy implementation of this layer."""
+        """The shim with this layer's torch module and NumPy implementation."""
         return torch_shim(self)
 
     @property
@@ -83,13 +83,13 @@ class Layer(Model[Any, Any], ABC):
         return ()
 
     def select_subwords(self, read: Callable[[], Iterable[str]]) -> None:
-        """Remove unused subwords from the vocabulary of a multilingual encoder. By default, do nothing.
+        """Remove unused subwords from a multilingual encoder's vocabulary. By default, do nothing.
 
         read (Callable[[], Iterable[str]]): Function that returns the training texts.
         """
 
     def to_disk(self, path: Path | str) -> None:
-        """Save the model. For the model of a component, also add its requirements to the pipeline's meta.json."""
+        """Save the model. For a component's model, also add the model's requirements to the pipeline's meta.json."""
         super().to_disk(path)
         if Path(path).name == COMPONENT_MODEL:
             save_requirements(Path(path).parent, self.walk())
@@ -102,7 +102,7 @@ class Layer(Model[Any, Any], ABC):
 
 
 class Backend(Protocol):
-    """The interface of the backends, which run models with NumPy or torch.
+    """The common interface of all backends. A backend runs models with NumPy or torch.
 
     ops (Ops): The model's Thinc ops.
     lengths (list[int]): Text lengths in tokens.
@@ -124,7 +124,7 @@ class Backend(Protocol):
         """
 
     def call(self, layer: Layer, *inputs: Any) -> Rows:
-        """Call the torch module or the NumPy implementation of a layer.
+        """Call a layer's torch module or NumPy implementation.
 
         inputs (Any): The arguments: token embeddings, `Indices`, or values that the module uses on the CPU, such as
             lengths.
@@ -151,7 +151,7 @@ class Backend(Protocol):
         start (int): Index at which the first group starts. Embeddings before this index are not changed.
         sizes (IntArray): Number of embeddings in each group. *Shape:* (groups,)
         order (IntArray): Gather index that reorders the result. The indices refer to the embeddings before `start`,
-            followed by the mean of each group. *Shape:* (result rows,)
+            followed by the group means. *Shape:* (result rows,)
         """
 
 
@@ -229,6 +229,6 @@ def split_rows(array: Floats2d, lengths: Sequence[int]) -> list[Floats2d]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Return whether an exception is an out-of-memory error of a GPU, raised by torch or by CuPy."""
+    """Return whether an exception is a GPU out-of-memory error, raised by torch or by CuPy."""
     # Compare names, so that neither library has to be imported.
     return any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)

@@ -41,8 +41,7 @@ def ragged_layer(
 ) -> RaggedModel:
     """Create a Thinc layer that wraps a torch module. *Shape:* (tokens, nI) to (tokens, nO)
 
-    The module is called with the token embeddings of all texts, concatenated, and with the number of tokens in each
-    text.
+    The module is called with the concatenated token embeddings of all texts, and with the text lengths in tokens.
 
     name (str): Layer name.
     build (Callable): Function that builds the module from the widths `nI` and `nO`. It must be picklable.
@@ -67,7 +66,7 @@ def _init_ragged(layer: RaggedLayer, X: list[Floats2d] | None = None, Y: list[Fl
 
 
 def projection(width: int, dropout: float = 0.0) -> RaggedModel:
-    """Create a linear layer, which connects two layers of different widths.
+    """Create a linear layer, which connects two layers with different widths.
 
     width (int): Output width.
     dropout (float): Dropout rate of the input.
@@ -76,14 +75,14 @@ def projection(width: int, dropout: float = 0.0) -> RaggedModel:
 
 
 def _build_projection(*, nI: int, nO: int, dropout: float) -> nn.Module:
-    """Build the torch module of a linear layer."""
+    """Build a linear layer's torch module."""
     from .layers_torch import Projection
 
     return Projection(width_in=nI, width_out=nO, dropout=dropout)
 
 
 class Chain(Layer):
-    """A Thinc layer that passes the output of an embedding layer to an encoder."""
+    """A Thinc layer that passes an embedding layer's output to an encoder."""
 
     __slots__ = ()
 
@@ -92,7 +91,7 @@ class Chain(Layer):
         return backend.compute(encode, backend.compute(embed, inputs))
 
     def infer_widths(self) -> None:
-        """Set the input width of the encoder and the output width of the chain, if they can be inferred."""
+        """Set the encoder's input width and the chain's output width, if they can be inferred."""
         embed, encode = self.layers
         if embed.has_dim("nO") and encode.has_dim("nI") is None:
             encode.set_dim("nI", embed.get_dim("nO"))
@@ -101,7 +100,7 @@ class Chain(Layer):
 
 
 def chain_layers(embed: EmbedModel, encode: RaggedModel) -> EmbedModel:
-    """Create a layer that passes the output of an embedding layer to an encoder, like Thinc's `chain`."""
+    """Create a layer that passes an embedding layer's output to an encoder, like Thinc's `chain`."""
     chain = Chain(f"{embed.name}>>{encode.name}", forward, init=_init_chain, dims={"nO": None}, layers=[embed, encode])
     chain.infer_widths()
     return chain
@@ -110,7 +109,7 @@ def chain_layers(embed: EmbedModel, encode: RaggedModel) -> EmbedModel:
 def _init_chain(chain: Chain, X: list[Doc] | None = None, Y: list[Floats2d] | None = None) -> None:
     """Initialize the embedding layer and the encoder.
 
-    If the input width of the encoder is unknown, it is inferred from the embeddings of a sample Doc.
+    If the encoder's input width is unknown, it is inferred from the embeddings of a sample Doc.
     """
     embed, encode = chain.layers
     embed.initialize(X=X)
@@ -127,7 +126,7 @@ class JoinedEmbedders(Layer):
         return backend.concatenate_columns([backend.compute(embedder, inputs) for embedder in self.layers])
 
     def infer_width(self) -> None:
-        """Set the output width to the sum of the widths of all embedding layers, if these are known."""
+        """Set the output width to the sum of all embedding layers' widths, if these are known."""
         if all(embedder.has_dim("nO") for embedder in self.layers):
             self.set_dim("nO", sum(embedder.get_dim("nO") for embedder in self.layers))
 

@@ -82,7 +82,7 @@ def on_device(array: NDArray[Any] | Tensor, device: torch.device | str) -> Tenso
     return tensor.to(device, non_blocking=device.type != "mps")
 
 
-# The choice of attention kernels applies to the whole process, so only one thread at a time may change it.
+# Attention kernels are enabled or disabled for the whole process, so only one thread at a time may do this.
 _ALONE = threading.RLock()
 
 
@@ -95,12 +95,12 @@ def autocast_to_bfloat16(device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _without_cudnn_attention(device: torch.device) -> Iterator[None]:
-    """Disable the attention kernels of cuDNN, as a context manager.
+    """Disable cuDNN's attention kernels, as a context manager.
 
-    cuDNN compiles an execution plan for each new shape of a batch, which takes several milliseconds per layer. Batches
-    of text rarely have the same shape. For a transformer of the size of BERT on an H100, disabling cuDNN reduced the
-    time of a training step from 403 ms to 134 ms (research/results/gpu.md). The backward pass uses the same kernel as
-    the forward pass.
+    cuDNN compiles an execution plan for each new batch shape, which takes several milliseconds per layer. Batches of
+    text rarely have the same shape. For a transformer with BERT's size on an H100, disabling cuDNN reduced the time per
+    training step from 403 ms to 134 ms (research/results/gpu.md). The backward pass uses the same kernel as the forward
+    pass.
     """
     before = device.type == "cuda" and torch.backends.cuda.cudnn_sdp_enabled()
     if not before:

@@ -1,13 +1,13 @@
 """`Graph`, a builder for ONNX graphs with a syntax similar to NumPy. It is used by the command `spacy tener export`.
 
-Python operators, and methods with the name of an ONNX operator, add nodes to the graph:
+Python operators, and methods that have the name of an ONNX operator, add nodes to the graph:
 
     graph = Graph()
     ids = graph.input("ids", np.int64, "tokens")
     embeddings = graph.Gather(table, ids, axis=0)               # a NumPy array becomes a constant
     model = graph.model({"output": (embeddings + 1.0, np.float32, ["tokens", 128])})
 
-Layers that can be exported have a method `write`, which adds the operations of the layer to a graph.
+Layers that can be exported have a method `write`, which adds the layer's operations to a graph.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Graph:
 
     def __init__(self) -> None:
         self._numbers = itertools.count()
-        # A stack with the nodes of the main graph, followed by the nodes of each nested loop body that is being built.
+        # A stack with the nodes in the main graph, followed by those in each nested loop body that is being built.
         self._scopes: list[list[Any]] = [[]]
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
         self._weights: list[Any] = []
@@ -92,12 +92,12 @@ class Graph:
         """Add a node to the graph.
 
         operator (str): ONNX operator name.
-        inputs (Any): Tensors of the graph, arrays or numbers. Arrays and numbers are converted to constants. Use None
+        inputs (Any): Tensors in the graph, arrays or numbers. Arrays and numbers are converted to constants. Use None
             to omit an optional input.
         outputs (int): Number of outputs.
-        domain (str): ONNX domain of the operator. The empty string is the default domain.
-        attributes (Any): Attributes of the operator.
-        RETURNS (list[Value]): The outputs of the node.
+        domain (str): The operator's ONNX domain. The empty string is the default domain.
+        attributes (Any): Operator attributes.
+        RETURNS (list[Value]): The node's outputs.
         """
         from onnx.helper import make_node
 
@@ -107,9 +107,9 @@ class Graph:
         return [Value(self, name) for name in results]
 
     def value(self, value: Any) -> Value:
-        """Convert an array or a number to a constant of the graph. Equal constants are stored only once.
+        """Convert an array or a number to a constant in the graph. Equal constants are stored only once.
 
-        If the value is already a tensor of the graph, it is returned unchanged.
+        If the value is already a tensor in the graph, it is returned unchanged.
         """
         if isinstance(value, Value):
             return value
@@ -139,8 +139,8 @@ class Graph:
     def model(self, outputs: dict[str, tuple[Value, Any, Sequence[Any]]]) -> ModelProto:
         """Build the ONNX model from the nodes that were added to the graph.
 
-        outputs (dict[str, tuple[Value, Any, Sequence[Any]]]): The outputs of the model by name, each with its tensor,
-            dtype and shape.
+        outputs (dict[str, tuple[Value, Any, Sequence[Any]]]): The model's outputs by name, each with its tensor, dtype
+            and shape.
         RETURNS (ModelProto): The model.
         """
         from onnx.helper import make_graph, make_model, make_opsetid, make_tensor_value_info
@@ -154,7 +154,7 @@ class Graph:
         return make_model(graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="spacy_tener")
 
     def include(self, model: ModelProto, inputs: dict[str, Value], outputs: Sequence[str]) -> list[Value]:
-        """Add all nodes of another ONNX model to the graph.
+        """Add all nodes from another ONNX model to the graph.
 
         model (ModelProto): The other model.
         inputs (dict[str, Value]): The tensor to use for each input of the other model, by name.
@@ -167,7 +167,7 @@ class Graph:
         graph = add_prefix_graph(model.graph, prefix)
         for name, value in inputs.items():
             self._scopes[-1].append(_renamed(value, prefix + name))
-        # Remove debug information, since it can contain file names of the computer that exported the model.
+        # Remove debug information, since it can contain file names from the computer that exported the model.
         for node in graph.node:
             node.ClearField("doc_string")
             node.ClearField("metadata_props")
@@ -187,7 +187,7 @@ class Graph:
         states (Sequence[Value]): Initial values of the loop variables.
         goes_on (Callable): Loop condition. It is called with the loop variables.
         body (Callable): Loop body. It is called with the loop variables, and returns their new values, followed by the
-            outputs of the iteration.
+            iteration's outputs.
         n_rows (int): Number of outputs per iteration, in addition to the loop variables.
         RETURNS (list[Value]): The final values of the loop variables, followed by the stacked outputs. *Shape:*
             (iterations, ...) for each stacked output
@@ -210,7 +210,7 @@ class Graph:
         rows (Sequence[Value]): The arrays to iterate over. The loop axis must have the same size in all arrays.
         body (Callable): Loop body. It is called with the loop variables and a slice of each array, and returns the new
             values of the loop variables and an output.
-        axis (int): The loop axis of the arrays and of the result.
+        axis (int): The loop axis in the arrays and in the result.
         RETURNS (Value): The stacked outputs of all iterations.
         """
         graph = self._body(body, len(states) + len(rows))
@@ -227,9 +227,9 @@ class Graph:
         return results[-1]
 
     def _body(self, write: Callable[..., Sequence[Value]], n_inputs: int, *, is_loop: bool = False) -> GraphProto:
-        """Build the subgraph of a loop body. As in all ONNX subgraphs, the body can use tensors of the outer graph.
+        """Build the subgraph for a loop body. As in all ONNX subgraphs, the body can use tensors from the outer graph.
 
-        write (Callable): Function that is called with the inputs of the body, adds its nodes, and returns its outputs.
+        write (Callable): Function that is called with the body's inputs, adds its nodes, and returns its outputs.
         n_inputs (int): Number of inputs.
         is_loop (bool): Whether the body belongs to the operator `Loop`. The first two inputs are then the iteration
             number and the condition.
@@ -241,7 +241,7 @@ class Graph:
         self._scopes.append([])
         results: list[Value] = []
         for value in write(*inputs):
-            # Each output of an ONNX subgraph must be the output of a node in the subgraph, and must be listed only
+            # In an ONNX subgraph, each output must be the output of a node in the subgraph, and must be listed only
             # once. Other outputs are copied with an `Identity` node.
             is_new = any(value.name in node.output for node in self._scopes[-1])
             is_new = is_new and value.name not in [result.name for result in results]
@@ -259,11 +259,11 @@ class Graph:
     # The following methods combine several ONNX operators.
 
     def size(self, value: Value, axis: int = 0) -> Value:
-        """Return the size of a tensor along an axis. *Shape:* ()"""
+        """Return a tensor's size along an axis. *Shape:* ()"""
         return self.Gather(self.Shape(value), axis, axis=0)
 
     def shape(self, *sizes: Any) -> Value:
-        """Build the shape of a tensor from its sizes, which can be numbers or tensors of the graph.
+        """Build a tensor's shape from its sizes, which can be numbers or tensors in the graph.
 
         *Shape:* (dimensions,)
         """
@@ -276,23 +276,23 @@ class Graph:
         return self.Slice(value, *bounds, [axis])
 
     def full(self, number: Any, *sizes: Any) -> Value:
-        """Return a tensor of the given shape in which all elements have the same value.
+        """Return a tensor with the given shape in which all elements have the same value.
 
         number (Any): The value of all elements.
-        sizes (Any): The size of each dimension, as a number or a tensor of the graph.
+        sizes (Any): The size of each dimension, as a number or a tensor in the graph.
         """
         return self.Expand(number, self.shape(*sizes))
 
     def starts(self, lengths: Value) -> Value:
-        """Return the offset of each sequence in a concatenated batch. *Shape:* (sequences,)"""
+        """Return each sequence's offset in a concatenated batch. *Shape:* (sequences,)"""
         return self.CumSum(lengths, 0, exclusive=1)
 
     def reverse_sequences(self, value: Value, lengths: Value) -> Value:
-        """Reverse each sequence of a padded batch. Padding stays at the end. *Shape:* (longest, sequences, ...)"""
+        """Reverse each sequence in a padded batch. Padding stays at the end. *Shape:* (longest, sequences, ...)"""
         return self.ReverseSequence(value, lengths, time_axis=0, batch_axis=1)
 
     def count_indices(self, indices: Value, size: Value) -> Value:
-        """Count the occurrences of each index, like `np.bincount`. *Shape:* (size,)
+        """Count how often each index occurs, like `np.bincount`. *Shape:* (size,)
 
         indices (Value): Indices from 0 to `size`. The index `size` is not counted. It can occur because an empty
             sequence at the end of a batch starts after the last token.
@@ -303,7 +303,7 @@ class Graph:
         return self.ScatterElements(self.full(0, size + 1), indices, ones, axis=0, reduction="add")[:size]
 
     def sequence_index(self, starts: Value, size: Value) -> Value:
-        """Return the index of the sequence that contains each element of a concatenated batch. *Shape:* (size,)
+        """Return the index of the sequence that contains each element in a concatenated batch. *Shape:* (size,)
 
         starts (Value): Offset of each sequence. *Shape:* (sequences,)
         size (Value): Total length of all sequences.
@@ -312,7 +312,7 @@ class Graph:
         return self.CumSum(self.count_indices(starts, size), 0) - 1
 
     def where_true(self, mask: Value) -> Value:
-        """Return the indices of the true elements of a mask. *Shape:* (indices,)"""
+        """Return the indices of the true elements in a mask. *Shape:* (indices,)"""
         return self.Squeeze(self.NonZero(mask), [0])
 
     def shift_right(self, value: Value, first: Any) -> Value:
@@ -328,7 +328,7 @@ class Graph:
         keys (Value): The keys, with any shape.
         numbers (dict[int, int]): The value for each key.
         default (int): The value for all other keys.
-        RETURNS (Value): The values. They have the shape of `keys`.
+        RETURNS (Value): The values. They have the same shape as `keys`.
         """
         # The operator `LabelEncoder` requires at least one key.
         numbers = numbers or {0: default}
@@ -341,7 +341,7 @@ class PaddedBatch:
     """The lengths and the padding mask of a padded batch in an ONNX graph.
 
     lengths (Value): Sequence lengths in tokens. *Shape:* (sequences,)
-    longest (Value): Length of the longest sequence. *Shape:* ()
+    longest (Value): Maximum sequence length. *Shape:* ()
     is_real (Value): Mask that is False for padded positions. *Shape:* (sequences, longest)
     """
 

@@ -1,6 +1,6 @@
 """Neural network layers in NumPy that all architectures share, and `Weights`, which contains their parameters.
 
-Each layer has the same output as the layer of this name in `layers_torch` in evaluation mode. The method `__call__`
+Each layer has the same output as the layer with this name in `layers_torch` in evaluation mode. The method `__call__`
 computes the output with NumPy, from the concatenated tokens of all sequences. The method `write` adds the layer to an
 ONNX graph, in which sequences are padded. *Shape:* (sequences, longest, width)
 """
@@ -25,11 +25,11 @@ _ROWS = 256
 
 
 class WeightsError(ValueError):
-    """Raised if the weights of a model do not match its settings."""
+    """Raised if a model's weights do not match its settings."""
 
 
 class Weights:
-    """The parameters of a torch module or of a submodule, as NumPy arrays with the names in its `state_dict`.
+    """The parameters of a torch module or a submodule, as NumPy arrays with the names in its `state_dict`.
 
     arrays (Mapping[str, NDArray[Any]]): All parameters of the module.
     prefix (str): For a submodule, the prefix of its parameter names, such as `layers.0.`.
@@ -67,7 +67,7 @@ class Weights:
         return array
 
     def part(self, *names: object) -> Weights:
-        """Return the parameters of a submodule.
+        """Return a submodule's parameters.
 
         For example, `part("layers", 0)` returns the parameters of `layers.0`.
         """
@@ -93,7 +93,7 @@ class Linear:
     """
 
     def __init__(self, *layers: Weights) -> None:
-        # Store W^T in contiguous memory. This halves the time of matrix products for small batches.
+        # Store W^T in contiguous memory. For small batches, matrix products then take half the time.
         self.weight = np.ascontiguousarray(np.concatenate([layer["weight"] for layer in layers]).T)
         biases = [bias for layer in layers if (bias := layer.get("bias")) is not None]
         self.bias: FloatArray | None = np.concatenate(biases) if biases else None
@@ -106,7 +106,7 @@ class Linear:
         return product
 
     def write(self, x: Value) -> Value:
-        """Add the linear layer to the ONNX graph of `x`."""
+        """Add the linear layer to the ONNX graph that contains `x`."""
         product = x @ self.weight
         return product if self.bias is None else product + self.bias
 
@@ -121,7 +121,7 @@ class LayerNorm:
         self.weight, self.bias = weights["weight"], weights["bias"]
 
     def __call__(self, x: FloatArray) -> FloatArray:
-        """Normalize the embedding of each token. *Shape:* (tokens, width)"""
+        """Normalize each token embedding. *Shape:* (tokens, width)"""
         # Compute the mean as a matrix product with a constant vector, which is several times as fast as
         # `x.mean(axis=1)`.
         normed: FloatArray = x - (x @ np.full(x.shape[1], 1.0 / x.shape[1], np.float32))[:, None]
@@ -132,7 +132,7 @@ class LayerNorm:
         return normed
 
     def write(self, x: Value) -> Value:
-        """Add the layer normalization to the ONNX graph of `x`."""
+        """Add the layer normalization to the ONNX graph that contains `x`."""
         return x.graph.LayerNormalization(x, self.weight, self.bias, axis=-1, epsilon=_EPSILON)
 
 
@@ -142,7 +142,7 @@ def relu(x: FloatArray) -> FloatArray:
 
 
 class EmbeddingTables:
-    """Embedding tables for several features of a token. The embeddings of all features are concatenated.
+    """Embedding tables for several token features. The embeddings of all features are concatenated.
 
     widths (Mapping[str, int]): Embedding width of each table, by name.
     weights (Weights): The layer parameters.
@@ -152,7 +152,7 @@ class EmbeddingTables:
         self.tables = [weights.shaped(f"tables.{name}", None, width) for name, width in widths.items()]
 
     def __call__(self, *rows: IntArray) -> FloatArray:
-        """Look up the embedding of each feature, and concatenate the embeddings. *Shape:* (tokens, sum of widths)
+        """Look up each feature's embedding, and concatenate the embeddings. *Shape:* (tokens, sum of widths)
 
         rows (IntArray): For each table, the row index of each token. *Shape:* (tokens,) each
         """
@@ -207,7 +207,7 @@ class Convolution:
         if len(self.offsets) == 1:
             return self.product(x)
         positions = ranges(np.zeros_like(lengths), lengths)[:, None] + self.offsets
-        # Set positions outside of the sequence to zero.
+        # Set positions outside the sequence to zero.
         outside = (positions < 0) | (positions >= np.repeat(lengths, lengths)[:, None])
         rows = np.arange(len(x))[:, None] + self.offsets
         rows[outside] = 0
@@ -216,11 +216,11 @@ class Convolution:
         return self.product(windows.reshape(len(x), len(self.offsets) * x.shape[1]))
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the convolution to the ONNX graph of `x`."""
+        """Add the convolution to the ONNX graph that contains `x`."""
         graph, size = x.graph, len(self.offsets)
         if size == 1:
             return self.product.write(x)
-        # Change the layout of the weights from `Linear`, (size * width, out), to ONNX `Conv`, (out, width, size).
+        # Convert the weights' layout from `Linear`, (size * width, out), to ONNX `Conv`, (out, width, size).
         weight = self.product.weight.reshape(size, -1, self.product.weight.shape[1]).transpose(2, 1, 0)
         # Set padding to zero, since the windows of the last tokens contain padded positions.
         columns = graph.Transpose(x * graph.Unsqueeze(batch.is_real.to(np.float32), [2]), perm=[0, 2, 1])
@@ -229,9 +229,9 @@ class Convolution:
 
 
 class FeedForward:
-    """The feed-forward network of a transformer layer, `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7).
+    """The feed-forward network in a transformer layer, `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7).
 
-    weights (Weights): The parameters of the network.
+    weights (Weights): The network's parameters.
     """
 
     def __init__(self, weights: Weights) -> None:
@@ -253,9 +253,9 @@ class FeedForward:
 class TransformerLayer:
     """A transformer layer, which consists of attention and a feed-forward network.
 
-    Each of the two has a residual connection, followed by layer normalization (post-norm).
+    Both have a residual connection, followed by layer normalization (post-norm).
 
-    config (StackConfig): Sizes of the layer.
+    config (StackConfig): The layer's sizes.
     attention (Any): The attention. It is called with the same arguments as the layer.
     weights (Weights): The layer parameters.
     """
@@ -276,7 +276,7 @@ class TransformerLayer:
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: FloatArray, attended: FloatArray) -> FloatArray:
-        """Compute the output of the transformer layer from its attention output.
+        """Compute the transformer layer's output from its attention output.
 
         x (FloatArray): The layer's input. *Shape:* (tokens, width)
         attended (FloatArray): The attention output, which is overwritten. *Shape:* (tokens, width)
@@ -289,6 +289,6 @@ class TransformerLayer:
         return self.feed_forward_norm(added)
 
     def write(self, x: Value, batch: PaddedBatch) -> Value:
-        """Add the transformer layer to the ONNX graph of `x`."""
+        """Add the transformer layer to the ONNX graph that contains `x`."""
         x = self.attention_norm.write(x + self.attention.write(x, batch))
         return self.feed_forward_norm.write(x + self.feed_forward.write(x))

@@ -30,7 +30,7 @@ def dropout(x: Tensor, p: float, *, training: bool) -> Tensor:
     """Apply dropout: set elements to 0 with probability `p`, and scale all other elements by `1 / (1 - p)`.
 
     On a CPU, this function is faster than torch's dropout, since a 64-bit random number decides for four elements. It
-    reduces the time of a TENER training step by 10 to 20 %. On other devices, torch's dropout is used.
+    reduces the time per TENER training step by 10 to 20 %. On other devices, torch's dropout is used.
 
     x (Tensor): The input.
     p (float): The dropout rate.
@@ -52,7 +52,7 @@ def random_int16(like: Tensor) -> Tensor:
 
     Four 16-bit integers are taken from each 64-bit random number.
 
-    like (Tensor): A tensor with the shape, device and dtype of the result.
+    like (Tensor): A tensor with the result's shape, device and dtype.
     """
     draws = torch.empty((like.numel() + 3) // 4, dtype=torch.int64, device=like.device).random_(-(1 << 63), None)
     return draws.view(torch.int16)[: like.numel()].view(like.shape).to(like.dtype)
@@ -94,15 +94,15 @@ class Projection(nn.Module):
         return self.linear(self.dropout(tokens))
 
 
-# Row of the unknown token in each embedding table.
+# Index of the row for the unknown token in each embedding table.
 UNKNOWN_ROW = 0
 
 
 class EmbeddingTables(nn.Module):
-    """Embedding tables for several features of a token. The embeddings of all features are concatenated.
+    """Embedding tables for several token features. The embeddings of all features are concatenated.
 
     In training, word dropout randomly replaces features with the unknown feature, so that its embedding is trained.
-    Gradients are sparse, so that the time of a training step does not depend on the vocabulary size.
+    Gradients are sparse, so that the time per training step does not depend on the vocabulary size.
 
     rows (Mapping[str, int]): Number of rows in each table, by name.
     widths (Mapping[str, int]): Embedding width of each table, by name.
@@ -119,7 +119,7 @@ class EmbeddingTables(nn.Module):
         dropout: float,
     ) -> None:
         super().__init__()
-        # The names of the tables, in the order of the arguments of `forward`. `nn.ParameterDict` does not preserve this
+        # The table names, in the same order as the arguments of `forward`. `nn.ParameterDict` does not preserve this
         # order.
         self.names = tuple(rows)
         self.word_dropout = dict(word_dropout)
@@ -129,7 +129,7 @@ class EmbeddingTables(nn.Module):
         )
 
     def forward(self, *rows: Tensor) -> Tensor:
-        """Look up the embedding of each feature, and concatenate the embeddings. *Shape:* (tokens, sum of widths)
+        """Look up each feature's embedding, and concatenate the embeddings. *Shape:* (tokens, sum of widths)
 
         rows (Tensor): For each table, the row index of each token. *Shape:* (tokens,) each
         """
@@ -140,7 +140,7 @@ class EmbeddingTables(nn.Module):
         return self.dropout(parts[0] if len(parts) == 1 else torch.cat(parts, dim=-1))
 
     def _drop_words(self, rows: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Apply word dropout in training mode: replace random row indices by the index of the unknown token."""
+        """Apply word dropout in training mode: replace random row indices by the unknown token's index."""
         probabilities = [self.word_dropout[name] for name in self.names]
         if not self.training or not any(probabilities):
             return rows
@@ -173,7 +173,7 @@ class EmbeddingTables(nn.Module):
         """Copy pretrained vectors into a table.
 
         name (str): Table name.
-        rows (IntArray): Index of the row to overwrite for each vector. *Shape:* (vectors,)
+        rows (IntArray): For each vector, the index of the row to overwrite. *Shape:* (vectors,)
         vectors (FloatArray): The vectors. *Shape:* (vectors, width)
         """
         table = self.tables[name]
@@ -197,7 +197,7 @@ class ConvolutionWindows:
     All convolutions with the same kernel size can use them.
 
     size (int): Kernel size in tokens, an odd number.
-    tokens (Segments): The gather indices: for each token, the indices of the tokens in its window. Positions outside of
+    tokens (Segments): The gather indices: for each token, the indices of the tokens in its window. Positions outside
         the sequence refer to a row of zeros that `gather` appends. *Shape:* (tokens * size,)
     """
 
@@ -221,9 +221,9 @@ class ConvolutionWindows:
         return cls(size, Segments.of(tokens.ravel(), n_tokens + 1, device=device))
 
     def gather(self, x: Tensor) -> Tensor:
-        """Concatenate the embeddings in the window of each token. *Shape:* (tokens, width) to (tokens, size * width)
+        """Concatenate the embeddings in each token's window. *Shape:* (tokens, width) to (tokens, size * width)
 
-        Positions outside of the sequence are zero.
+        Positions outside the sequence are zero.
         """
         if self.size == 1:
             return x
@@ -233,8 +233,8 @@ class ConvolutionWindows:
 class Convolution(nn.Module):
     """A one-dimensional convolution over each sequence, with zero padding at both ends.
 
-    The tokens in the window of each token are gathered and multiplied by a weight matrix. For sentences of different
-    lengths, this takes half the time of `nn.Conv1d` on a CPU. `nn.Conv1d` needs padding and compiles a kernel for each
+    The embeddings in each token's window are gathered and multiplied by a weight matrix. For sentences with different
+    lengths, this takes half as long as `nn.Conv1d` on a CPU. `nn.Conv1d` needs padding and compiles a kernel for each
     new shape.
 
     The weights have the shape (out, size * width). To convert the weights of an `nn.Conv1d`, transpose them to (out,
@@ -254,7 +254,7 @@ class Convolution(nn.Module):
         """Apply the convolution. *Shape:* (tokens, width) to (tokens, out)
 
         x (Tensor): Concatenated token embeddings.
-        windows (ConvolutionWindows): Gather indices for the kernel size of this layer.
+        windows (ConvolutionWindows): Gather indices for this layer's kernel size.
         """
         return self.product(windows.gather(x))
 
@@ -262,21 +262,21 @@ class Convolution(nn.Module):
 class Penalty(nn.Module):
     """A penalty (regularization term) that a layer adds to the loss.
 
-    The layer adds the gradient of the penalty in its own backward pass. It records the value of the penalty here, so
-    that the training loop can add the value to the reported loss. See `flat.selection_torch`.
+    The layer adds the penalty's gradient in its own backward pass. It records the penalty's value here, so that the
+    training loop can add the value to the reported loss. See `flat.selection_torch`.
 
-    weight (float): Weight of the penalty in the loss.
+    weight (float): The penalty's weight in the loss.
     """
 
     def __init__(self, weight: float) -> None:
         super().__init__()
         self.weight = weight
-        # For gradient accumulation: the fraction of all sequences that are in the current batch.
+        # For gradient accumulation: the fraction of a training step's sequences that are in the current batch.
         self.batch_fraction = 1.0
         self._recorded: Tensor | None = None
 
     def factor(self, n_sequences: int) -> float:
-        """Return the factor by which the penalty of each sequence is multiplied in the loss.
+        """Return the factor by which each sequence's penalty is multiplied in the loss.
 
         The loss contains the mean penalty of all sequences, multiplied by `weight`.
 
@@ -285,7 +285,7 @@ class Penalty(nn.Module):
         return self.weight * self.batch_fraction / max(1, n_sequences)
 
     def record(self, value: Tensor) -> None:
-        """Record a value of the penalty. The values of several calls are added."""
+        """Record a penalty value. Values from several calls are added."""
         value = value.detach()
         self._recorded = value if self._recorded is None else self._recorded + value
 
@@ -296,7 +296,7 @@ class Penalty(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """The feed-forward network of a transformer layer, `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7).
+    """The feed-forward network in a transformer layer, `max(0, x W_1 + b_1) W_2 + b_2` (TENER, eq. 7).
 
     Dropout is applied after the ReLU and to the output.
 
@@ -320,11 +320,11 @@ class FeedForward(nn.Module):
 class TransformerLayer(nn.Module):
     """A transformer layer, which consists of attention and a feed-forward network.
 
-    Each of the two has a residual connection, followed by layer normalization (post-norm). No dropout is applied to the
-    output of the attention, as in the released code of TENER.
+    Both have a residual connection, followed by layer normalization (post-norm). No dropout is applied to the attention
+    output, as in TENER's released code.
 
     attention (nn.Module): The attention. It is called with the same arguments as the layer.
-    config (StackConfig): Sizes and dropout rates of the layer.
+    config (StackConfig): The layer's sizes and dropout rates.
     """
 
     def __init__(self, attention: nn.Module, config: StackConfig) -> None:
@@ -343,7 +343,7 @@ class TransformerLayer(nn.Module):
         return self.complete(x, self.attention(x, *context))
 
     def complete(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Compute the output of the transformer layer from its attention output.
+        """Compute the transformer layer's output from its attention output.
 
         x (Tensor): The layer's input. *Shape:* (tokens, width)
         attended (Tensor): The attention output. *Shape:* (tokens, width)

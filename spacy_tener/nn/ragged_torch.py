@@ -2,9 +2,9 @@
 
 Layers that process each token separately, such as linear layers, need no padding. Their input is *flat*: the tokens of
 all sequences are concatenated. Only attention needs padding. `Ragged` computes the gather indices for padding once per
-batch. Sequences of similar lengths are padded together in a bucket.
+batch. Sequences with similar lengths are padded together in a bucket.
 
-For example, sequences of 2, 5, 1 and 4 tokens are padded in two buckets. The dots are padded positions:
+For example, sequences with 2, 5, 1 and 4 tokens are padded in two buckets. The dots are padded positions:
 
     a b|c d e f g|h|i j k l    flat        c d e f g    a b    buckets
                                            i j k l .    h .
@@ -36,7 +36,7 @@ class Bucket:
     """A padded batch of sequences with similar lengths.
 
     sequences (tuple[int, ...]): Indices of the sequences, in descending order of length. *Shape:* (sequences,)
-    length (int): Length of the longest sequence.
+    length (int): Maximum sequence length.
     key_mask (Tensor | None): Mask that is added to attention scores: -inf for padded keys, 0 for other keys. None if
         there is no padding. *Shape:* (sequences, 1, 1, length)
     """
@@ -56,8 +56,7 @@ class Ragged:
     heads (int): Number of rows per token.
     buckets (tuple[Bucket, ...]): The padded buckets, in descending order of length. Empty sequences are skipped.
     positions (Tensor): Position of each token in its sequence. *Shape:* (tokens,)
-    to_padded (Tensor): Gather index that adds padding, by repeating the last token of a sequence. *Shape:* (padded
-        rows,)
+    to_padded (Tensor): Gather index that adds padding, by repeating a sequence's last token. *Shape:* (padded rows,)
     to_flat (Tensor): Gather index that removes padding. *Shape:* (tokens * heads,)
     mask (Tensor | None): 1 for tokens, 0 for padding. None if there is no padding. *Shape:* (padded rows, 1)
     """
@@ -99,12 +98,12 @@ class Ragged:
             bucket_cost = PAIRS_PER_BUCKET["cpu" if device.type == "cpu" else "cuda"]
         sizes = as_lengths(lengths, n_tokens)
         begins = starts(sizes)
-        # The running time of attention is quadratic in the sequence length.
+        # Attention's running time is quadratic in the sequence length.
         members = plan_buckets(sizes if by_tokens else sizes**2, bucket_cost=bucket_cost)
         buckets, row_of_position, masks = [], [np.zeros(0, np.int64)], [np.zeros(0, np.bool_)]
         for sequences in members:
             tokens, mask = pad_rows(begins[sequences], sizes[sequences])
-            # In flat order, the heads of a token are adjacent. In a bucket, the tokens of a head are adjacent.
+            # In flat order, a token's heads are adjacent. In a bucket, a head's tokens are adjacent.
             row_of_position.append((tokens[:, None] * heads + np.arange(heads)[:, None]).ravel())
             masks.append(np.repeat(mask, heads, axis=0).ravel())
             key_mask = None if mask.all() else on_device(key_mask_of(mask), device)
@@ -125,16 +124,15 @@ class Ragged:
 
     @property
     def longest(self) -> int:
-        """Length of the longest sequence."""
+        """Maximum sequence length."""
         return max(self.lengths, default=0)
 
     def pad(self, x: Tensor, *, zeros: bool = False) -> list[Tensor]:
-        """Pad embeddings, and return the padded embeddings of each bucket.
+        """Pad embeddings, and return the padded embeddings in each bucket.
 
         x (Tensor): Embeddings without padding. *Shape:* (tokens * heads, width)
-        zeros (bool): Whether to pad with zeros. If False, padding repeats the last token of a sequence, which is
-            faster.
-        RETURNS (list[Tensor]): The padded embeddings of each bucket. *Shape:* (sequences, heads, length, width)
+        zeros (bool): Whether to pad with zeros. If False, padding repeats a sequence's last token, which is faster.
+        RETURNS (list[Tensor]): The padded embeddings in each bucket. *Shape:* (sequences, heads, length, width)
         """
         padded_rows = x.index_select(0, self.to_padded)
         if zeros and self.mask is not None:
@@ -148,7 +146,7 @@ class Ragged:
     def join(self, parts: Sequence[Tensor]) -> Tensor:
         """Remove the padding from all buckets, and concatenate the embeddings. This is the inverse of `pad`.
 
-        parts (Sequence[Tensor]): The padded embeddings of each bucket. *Shape:* (sequences, heads, length, width)
+        parts (Sequence[Tensor]): The padded embeddings in each bucket. *Shape:* (sequences, heads, length, width)
         RETURNS (Tensor): Embeddings without padding. *Shape:* (tokens * heads, width)
         """
         rows = [part.reshape(-1, part.shape[-1]) for part in parts]
@@ -168,7 +166,7 @@ def key_mask_of(is_key: BoolArray) -> FloatArray:
 class Segments:
     """Sums, means and softmax over groups of rows (segments), such as the tokens of each sequence.
 
-    Rows of the same segment do not have to be adjacent, and segments may be empty.
+    Rows in the same segment do not have to be adjacent, and segments may be empty.
 
     index (Tensor): Segment index of each row. *Shape:* (rows,)
     members (Tensor): Indices of the rows, sorted by segment. *Shape:* (rows,)
@@ -184,7 +182,7 @@ class Segments:
 
     @classmethod
     def of(cls, index: IntArray, n_segments: int, *, device: torch.device | str = "cpu") -> Segments:
-        """Create segments from an array that contains the segment index of each row.
+        """Create segments from an array that contains each row's segment index.
 
         index (IntArray): Segment index of each row. *Shape:* (rows,)
         n_segments (int): Number of segments.
@@ -205,26 +203,26 @@ class Segments:
         return cls.of(np.repeat(np.arange(len(sizes)), sizes), len(sizes), device=device)
 
     def gather(self, x: Tensor) -> Tensor:
-        """Copy the embedding of each segment to all rows of the segment. *Shape:* (segments, width) to (rows, width)"""
+        """Copy each segment's embedding to all rows in the segment. *Shape:* (segments, width) to (rows, width)"""
         return x.index_select(0, self.index)
 
     def sum(self, x: Tensor) -> Tensor:
-        """Sum the rows of each segment. Empty segments have a sum of 0. *Shape:* (rows, width) to (segments, width)"""
+        """Sum the rows in each segment. Empty segments have a sum of 0. *Shape:* (rows, width) to (segments, width)"""
         # `embedding_bag` is the fastest segment sum in torch. It is deterministic, since it adds in a fixed order.
         return F.embedding_bag(self.members, x.contiguous(), self.starts, mode="sum")
 
     def mean(self, x: Tensor) -> Tensor:
-        """Average the rows of each segment.
+        """Average the rows in each segment.
 
         Empty segments have a mean of 0. *Shape:* (rows, width) to (segments, width)
         """
         return self.sum(x) / self.sizes
 
     def softmax(self, x: Tensor) -> Tensor:
-        """Apply softmax over the rows of each segment, separately for each column. *Shape:* (rows, width)"""
+        """Apply softmax over the rows in each segment, separately for each column. *Shape:* (rows, width)"""
         index = self.index[:, None].expand_as(x)
         highest = x.new_zeros(len(self.starts), x.shape[1])
         highest.scatter_reduce_(0, index, x.detach(), "amax", include_self=False)
-        # Subtracting the maximum of the segment avoids an overflow, and does not change the result.
+        # Subtracting the segment's maximum avoids an overflow, and does not change the result.
         exponentials = (x - highest.index_select(0, self.index)).exp()
         return exponentials / self.gather(self.sum(exponentials))

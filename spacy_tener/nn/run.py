@@ -1,6 +1,6 @@
 """Functions that run a model on a batch of texts, and functions that select a GPU.
 
-The component calls `predict`. Thinc calls `forward` if a layer of this package is part of another Thinc model.
+The component calls `predict`. Thinc calls `forward` if a layer from this package is part of another Thinc model.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[Tor
 
     model (Model): The model.
     batch (Batch): The model's input.
-    shims (Sequence[TorchShim] | None): All shims of the model. If None, they are collected from the model.
+    shims (Sequence[TorchShim] | None): The model's shims. If None, they are collected from the model.
     """
     shims = torch_shims(model) if shims is None else shims
     if all(shim.predicts_with_numpy(model.ops) for shim in shims):
@@ -79,7 +79,7 @@ def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShi
 
     model (Model): The model.
     tokens (TokenBatch): The tokens of all texts.
-    shims (Sequence[TorchShim] | None): All shims of the model. If None, they are collected from the model.
+    shims (Sequence[TorchShim] | None): The model's shims. If None, they are collected from the model.
     RETURNS (Rows): The output for each token, as a NumPy array or a torch tensor. *Shape:* (tokens, width)
     """
     try:
@@ -112,7 +112,7 @@ def concatenate_rows(parts: Sequence[Rows]) -> Rows:
 def forward(
     layer: Layer, batch: Sequence[Any], is_train: bool
 ) -> tuple[list[Floats2d], Callable[[list[Floats2d]], Sequence[Any]]]:
-    """Run a layer of this package with the signature of a Thinc forward function.
+    """Run a layer from this package with the signature of a Thinc forward function.
 
     layer (Layer): The layer.
     batch (Sequence[Any]): Docs for an embedder, or an array for each text.

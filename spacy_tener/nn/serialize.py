@@ -25,7 +25,7 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
     """Serialize arrays, bytes and JSON-serializable values as safetensors.
 
     Since safetensors files contain only arrays, bytes are stored as uint8 arrays. All other values are stored as JSON
-    in a single uint8 array. The metadata of the file contains the checksum.
+    in a single uint8 array. The file's metadata contains the checksum.
 
     parts (Mapping[str, Any]): The values by name.
     RETURNS (bytes): The file's content.

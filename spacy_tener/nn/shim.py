@@ -41,9 +41,9 @@ _HOST_OPS = {"numpy", "apple"}
 class TorchShim(Shim):
     """A Thinc shim for a torch module that can also predict with NumPy.
 
-    The shim contains a torch module and a *predictor*, which is the NumPy implementation of the module. The torch
-    module is only built for training or for a GPU. The predictor is built for prediction on a CPU. It is rebuilt when
-    the module's weights have changed.
+    The shim contains a torch module and a *predictor*, which is the module's NumPy implementation. The torch module is
+    only built for training or for a GPU. The predictor is built for prediction on a CPU. It is rebuilt when the
+    module's weights have changed.
 
     The torch module is in evaluation mode except during a training step. Gradients of embedding tables can be sparse.
 
@@ -98,7 +98,7 @@ class TorchShim(Shim):
 
     @property
     def device(self) -> torch.device:
-        """The device of the torch module."""
+        """The torch module's device."""
         return cast("torch.device", next(self.module.parameters()).device)
 
     def predicts_with_numpy(self, ops: Ops) -> bool:
@@ -106,7 +106,7 @@ class TorchShim(Shim):
 
         This requires that the model is on the CPU and that its module has a NumPy implementation.
 
-        ops (Ops): The Thinc ops of the model.
+        ops (Ops): The model's Thinc ops.
         """
         if self._make_predictor is None or ops.name not in _HOST_OPS:
             return False
@@ -124,7 +124,7 @@ class TorchShim(Shim):
     def clear_predictor(self) -> None:
         """Discard the predictor, so that it is rebuilt on next use.
 
-        Call this method after a change of the torch module's weights.
+        Call this method after you change the torch module's weights.
         """
         self._predictor = None
 
@@ -138,8 +138,8 @@ class TorchShim(Shim):
 
     def _renew_id(self) -> None:
         """Give the shim a new id, so that optimizers treat its parameters as new ones."""
-        # Optimizers store the momentum and moving average of each parameter under the shim's id. A copy of the shim
-        # must not share these values, and they don't fit a module with other shapes.
+        # Optimizers store each parameter's momentum and moving average under the shim's id. A copy of the shim must not
+        # share these values, and they don't fit a module with other shapes.
         with Shim.global_id_lock:
             Shim.global_id += 1
             self.id = Shim.global_id
@@ -147,7 +147,7 @@ class TorchShim(Shim):
     def build(self, **sizes: Any) -> None:
         """Build the module with initial weights on Thinc's default device.
 
-        sizes (Any): Keyword arguments of the function that builds the module.
+        sizes (Any): Keyword arguments for the function that builds the module.
         """
         require_torch()
         self.set_module(self._build(**sizes).to(get_torch_default_device()), sizes)
@@ -216,7 +216,8 @@ class TorchShim(Shim):
     def use_params(self, params: Mapping[Any, FloatsXd]) -> Iterator[None]:
         """Temporarily replace parameters inside a `with` block, for example by their moving averages.
 
-        params (Mapping[Any, FloatsXd]): The replacements. The key is a tuple of the shim's id and the parameter's name.
+        params (Mapping[Any, FloatsXd]): The replacements. The key is a tuple with the shim's id and the parameter's
+            name.
         """
         # A module that is not built was never trained, so `params` contains no averages of its parameters.
         parameters = {} if self._model is None else dict(self._model.named_parameters())
@@ -241,7 +242,7 @@ class TorchShim(Shim):
         self.clear_predictor()
 
     def to_bytes(self) -> bytes:
-        """Serialize the weights and the keyword arguments of the module as safetensors."""
+        """Serialize the module's weights and keyword arguments as safetensors."""
         # JSON can't represent bytes, such as a tokenizer. They are stored in the same way as weights.
         files = {name: size for name, size in self.sizes.items() if isinstance(size, bytes)}
         sizes = {name: size for name, size in self.sizes.items() if name not in files}

@@ -1,8 +1,8 @@
-"""`StackConfig`, the base class of the configs of transformer encoders.
+"""`StackConfig`, the base class for the configs of transformer encoders.
 
-A config contains the hyperparameters that an encoder's torch module and its NumPy implementation share. The config of
-an architecture, such as TENER, is a subclass with additional fields or different defaults. The docstring of a subclass
-also describes the inherited fields.
+A config contains the hyperparameters that an encoder's torch module and its NumPy implementation share. An
+architecture's config, such as that of TENER, is a subclass with additional fields or different defaults. A subclass's
+docstring also describes the inherited fields.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..validation import STRICT, Probability, SettingError
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
 class StackConfig:
-    """Hyperparameters of a stack of transformer layers.
+    """Hyperparameters for a stack of transformer layers.
 
     Raise an error if the sizes are inconsistent.
 
@@ -25,8 +25,8 @@ class StackConfig:
     layers (int): Number of layers.
     heads (int): Number of attention heads h. Must divide `width`.
     ff_width (Optional[int]): Hidden size of the feed-forward networks. None for `ff_factor * width`.
-    dropout (float): Dropout rate of the feed-forward networks.
-    attention_dropout (Optional[float]): Dropout rate of the attention weights. None for the same rate as `dropout`.
+    dropout (float): Dropout rate in the feed-forward networks.
+    attention_dropout (Optional[float]): Dropout rate for the attention weights. None for the same rate as `dropout`.
     """
 
     width: PositiveInt = 128
@@ -42,7 +42,7 @@ class StackConfig:
     def __post_init__(self) -> None:
         if self.width % self.heads:
             raise SettingError(f"width must be a multiple of heads, which is {self.heads}; got {self.width}")
-        # Sinusoidal position embeddings consist of pairs of a sine and a cosine.
+        # Sinusoidal position embeddings consist of pairs with a sine and a cosine.
         if self.position_width % 2:
             even = "even"
             if self.position_width < self.width:
@@ -56,7 +56,7 @@ class StackConfig:
 
     @property
     def position_width(self) -> int:
-        """Width of the position embeddings."""
+        """Position embedding width."""
         return self.width
 
     @property
@@ -66,5 +66,5 @@ class StackConfig:
 
     @property
     def map_dropout(self) -> float:
-        """Dropout rate of the attention weights."""
+        """Dropout rate for the attention weights."""
         return self.dropout if self.attention_dropout is None else self.attention_dropout

@@ -19,16 +19,16 @@ BertPrecision = Literal["int4", "int8", "float32"]
 _OPSET = 17
 # Domain of ONNX Runtime's contrib operators. For example, `BiasGelu` adds a bias and applies GELU.
 _DOMAIN = "com.microsoft"
-# Value of the attribute `accuracy_level` with which MatMulNBits quantizes its input to int8.
+# Value for the attribute `accuracy_level` with which MatMulNBits quantizes its input to int8.
 _ACCURACY = 4
 
 
 def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPrecision) -> bytes:
     """Return an ONNX graph that computes the hidden states of selected BERT layers.
 
-    The input of the graph is `ids`, the ids of subword tokens. The graph has an output for each selected layer, with
-    the name that `layer_name` returns. Layers above the highest selected layer are left out. The graph has no attention
-    mask, so all texts in a batch must have the same length.
+    The graph's input is `ids`, the subword token ids. The graph has an output for each selected layer, with the name
+    that `layer_name` returns. Layers above the highest selected layer are left out. The graph has no attention mask, so
+    all texts in a batch must have the same length.
 
     weights (BertWeights): The model's weights.
     layers (Sequence[int]): The selected layers. 0 is the embedding layer, 1 is the first transformer layer.
@@ -68,7 +68,7 @@ class _Graph:
     def to_bytes(self, outputs: dict[str, str]) -> bytes:
         """Serialize the graph as an ONNX file.
 
-        outputs (dict[str, str]): Names of the graph outputs, and the tensor that each output returns.
+        outputs (dict[str, str]): The graph outputs by name, each with the tensor that it returns.
         """
         import onnx
         from onnx import TensorProto, helper, numpy_helper
@@ -95,7 +95,7 @@ class _Graph:
     def embed(self) -> str:
         """Add the embedding layer: the sum of word, position and token type embeddings, with layer normalization.
 
-        RETURNS (str): Name of the tensor with the embeddings.
+        RETURNS (str): Name of the embedding tensor.
         """
         # All tokens have the token type 0. Its embedding is added to the position embeddings in advance.
         positions = self.weights.tensors["emb.pos"] + self.weights.tensors["emb.type"][:1]  # type: ignore[operator,index]
@@ -128,7 +128,7 @@ class _Graph:
         return self._normalize(rows, self._multiply(inner, f"{name}.fo.w"), f"{name}.oln", f"{name}.fo.b")
 
     def _add_node(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
-        """Add a node with a single output. Return the name of the output."""
+        """Add a node with a single output. Return the output's name."""
         from onnx.helper import make_node
 
         output = f"{operator}_{len(self.nodes)}"
@@ -148,7 +148,7 @@ class _Graph:
         """Add a residual connection followed by layer normalization.
 
         rows, more (str): Names of the two tensors that are added.
-        norm (str): Prefix of the weights of the layer normalization.
+        norm (str): Name prefix of the layer normalization's weights.
         bias (str): Name of a bias that is added to the sum. Empty for no bias.
         RETURNS (str): Name of the normalized tensor.
         """
@@ -161,17 +161,17 @@ class _Graph:
         return self._add_node("SkipLayerNormalization", inputs, domain=_DOMAIN, epsilon=self.weights.epsilon)
 
     def _multiply(self, rows: str, name: str) -> str:
-        """Add a product with a weight matrix of the model.
+        """Add a product with one weight matrix from the model.
 
         rows (str): Name of the tensor that is multiplied with the matrix.
-        name (str): Name of the matrix, whose shape is (outputs, inputs).
+        name (str): The matrix name. The matrix's shape is (outputs, inputs).
         RETURNS (str): Name of the product.
         """
         matrix = self.weights.tensors[name]
         if not self.in_blocks:
             return self._add_node("MatMul", [rows, self._add_tensor(name, np.ascontiguousarray(_floats(matrix).T))])
         blocks = matrix if isinstance(matrix, Blocks) else Blocks.of(matrix)
-        # `Blocks` and MatMulNBits store two 4-bit weights in a byte. In `Blocks`, these are the weights j and j + 16 of
+        # `Blocks` and MatMulNBits store two 4-bit weights in a byte. In `Blocks`, these are the weights j and j + 16 in
         # a block. MatMulNBits expects adjacent weights.
         steps = np.concatenate([blocks.packed & 15, blocks.packed >> 4], axis=2)
         self._add_tensor(f"{name}.blocks", steps[..., ::2] | steps[..., 1::2] << 4)
@@ -192,7 +192,7 @@ class _Graph:
         """Add an embedding lookup for the graph's input ids.
 
         name (str): The embedding table's name.
-        RETURNS (str): Name of the tensor with the embeddings.
+        RETURNS (str): Name of the embedding tensor.
         """
         table = self.weights.tensors[name]
         if not isinstance(table, Blocks) and not self.in_blocks:

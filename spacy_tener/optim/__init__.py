@@ -1,1 +1,1 @@
-"""Optimizers and learning rate schedules for training configs, and fast updates of torch parameters."""
+"""Optimizers and learning rate schedules for training configs, and fast updates for torch parameters."""

@@ -1,4 +1,4 @@
-"""Optimizers with learning rate multipliers, and the triangular learning rate schedule of TENER.
+"""Optimizers with learning rate multipliers, and TENER's triangular learning rate schedule.
 
 `Adam` is Thinc's Adam. `SGD` is the optimizer in the released code of TENER and FLAT. Both optimizers support parameter
 groups with different learning rates. `TorchShim` and `updates_torch.py` call the optimizers.
@@ -22,17 +22,17 @@ from ..validation import Probability, SettingError, validated
 # Number of updates for which the warm-up is computed if the length of the training run is unknown.
 _DEFAULT_STEPS = 1000
 
-# This module does not import `annotations` from `__future__`. Thinc validates configs with the annotations of a class,
-# which must not be strings.
+# This module does not import `annotations` from `__future__`. Thinc validates configs with a class's annotations, which
+# must not be strings.
 
 
 class RatedOptimizer(Optimizer):
-    """Base class of optimizers with different learning rates for parameter groups.
+    """Base class for optimizers with different learning rates for parameter groups.
 
     learn_rate (FloatOrSeq): The learning rate, or a list or generator with a learning rate for each step.
     rates (dict[str, float] | None): Learning rate multipliers by pattern, such as `{'crf.*': 10.0}`. The first matching
         pattern is used for each parameter. The multiplier is 1 for parameters without a matching pattern.
-    settings (Any): Arguments of Thinc's `Optimizer`.
+    settings (Any): Arguments for Thinc's `Optimizer`.
     """
 
     __slots__ = ["rates"]
@@ -73,7 +73,7 @@ class Adam(RatedOptimizer):
     """Thinc's `Adam.v1` with different learning rates for parameter groups.
 
     Registered as `spacy_tener.Adam.v1`. You can set a learning rate multiplier for each parameter group with `rates`.
-    Its patterns are compared with the parameter names of the torch modules. Here are the patterns of some parameter
+    Its patterns are compared with the parameter names in the torch modules. Here are the patterns for some parameter
     groups:
 
     - `transformer.*`: parameters of `spacy_tener.TransformerEmbed.v1`
@@ -132,7 +132,7 @@ class Adam(RatedOptimizer):
         weights (FloatsXd): The parameter.
         gradient (FloatsXd): The gradient.
         lr_scale (float): Additional learning rate multiplier.
-        RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient of zeros.
+        RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient that is zero.
         """
         scale = lr_scale * self.factor_of(key[1])
         updated: tuple[FloatsXd, FloatsXd] = super().__call__(key, weights, gradient, lr_scale=scale)
@@ -188,7 +188,7 @@ class SGD(RatedOptimizer):
         weights (FloatsXd): The parameter.
         gradient (FloatsXd): The gradient.
         lr_scale (float): Additional learning rate multiplier.
-        RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient of zeros.
+        RETURNS (tuple[FloatsXd, FloatsXd]): The updated parameter, and a gradient that is zero.
         """
         self._prepare(gradient, weights)
         step = self._step(key, gradient)
@@ -236,8 +236,8 @@ class SGD(RatedOptimizer):
     def _velocity(self, key: KeyT, like: FloatsXd) -> Any:
         """Return a parameter's velocity.
 
-        The velocity is initialized with zeros. It is reset if the shape of the parameter changes, for example when a
-        label is added. It is moved to the gradient's device if the model was moved.
+        The velocity is initialized with zeros. It is reset if the parameter's shape changes, for example when a label
+        is added. It is moved to the gradient's device if the model was moved.
         """
         ops = get_array_ops(like)
         if key not in self.mom1 or self.mom1[key].shape != like.shape:
@@ -251,9 +251,9 @@ class RateSchedule:
     """An iterator over a learning rate schedule, which also stores the current position.
 
     The attribute `rate` is the current learning rate, and `steps` is the number of steps so far. `updates` contains the
-    number of updates of each pipeline component.
+    number of updates for each pipeline component.
 
-    rates (Iterator[float]): The learning rate of each step.
+    rates (Iterator[float]): The learning rate for each step.
     """
 
     def __init__(self, rates: Iterator[float]) -> None:
@@ -301,7 +301,7 @@ def triangular(
 ) -> RateSchedule:
     """Create TENER's learning rate schedule, a linear warm-up followed by a linear decay to 0.
 
-    Registered as `spacy_tener.triangular.v1`. The learning rate of the first step is `max_rate / (warmup *
+    Registered as `spacy_tener.triangular.v1`. In the first step, the learning rate is `max_rate / (warmup *
     total_steps)`. It is `max_rate` if the warm-up is shorter than one step. From `total_steps` on, the learning rate is
     0.
 

@@ -1,11 +1,11 @@
-"""Efficient updates of torch parameters with Thinc's optimizers. `TorchShim` calls these functions.
+"""Efficient updates for torch parameters with Thinc's optimizers. `TorchShim` calls these functions.
 
 `apply_row_gradient` updates the rows of an embedding table that occur in a batch. The table can have hundreds of
 thousands of rows, but a batch uses only a few hundred. `spacy_tener.SGD.v1` can update single rows. For Thinc's
 optimizers, the rows and their moments are copied to a small parameter, which is updated and written back (lazy Adam).
 
 `step_together` updates many parameters on a GPU with few kernel launches, using the functions `torch._foreach_*`. For
-BERT and a batch size of 16, this reduces the time of a training step from 222 ms to 112 ms (research/results/gpu.md).
+BERT and the batch size 16, this reduces the time per training step from 222 ms to 112 ms (research/results/gpu.md).
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def apply_row_gradient(optimizer: Any, key: Key, table: Tensor, gradient: Tensor
 
 @contextlib.contextmanager
 def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterator[None]:
-    """Temporarily replace the moments of an embedding table by those of selected rows.
+    """Temporarily replace an embedding table's moments by those of selected rows.
 
     Inside the `with` block, the optimizer only contains the moments of the selected rows. After the block, the updated
-    moments are written back to the moments of the complete table. These are stored under another key.
+    moments are written back to those of the complete table, which are stored under another key.
 
     optimizer (Any): A Thinc optimizer.
     key (Key): The shim's id and the parameter's name.
@@ -60,9 +60,8 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
     """
     height, width = table.shape
     table_key = (key[0], f"{key[1]}.whole")
-    # Moving averages of embedding tables are disabled. Their update takes time proportional to the size of the table,
-    # and they don't improve the scores. On the development set of Weibo, TENER achieves these F1 scores (two seeds, 5
-    # epochs):
+    # Moving averages of embedding tables are disabled. Their update takes time proportional to the table size, and they
+    # don't improve the scores. On Weibo's development set, TENER achieves these F1 scores (two seeds, 5 epochs):
     # - averages of all parameters except embedding tables: 52.1 and 54.0
     # - averages of all parameters: 51.7 and 52.4
     # - no averages: 52.7 and 51.4
@@ -73,7 +72,7 @@ def _row_momentum(optimizer: Any, key: Key, table: Tensor, rows: Any) -> Iterato
             if table_key in moments:
                 missing = height - len(moments[table_key])
                 if missing:
-                    # The table has grown since the last update. The moments of its new rows are zero.
+                    # The table has grown since the last update. The moments for its new rows are zero.
                     pad = get_array_module(moments[table_key]).pad
                     moments[table_key] = pad(moments[table_key], ((0, missing), (0, 0)))
                 moments[key] = moments[table_key][rows].ravel()
@@ -112,7 +111,7 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
         ages.append(optimizer.nr_update[key])
     factors = [optimizer.factor_of(name) if isinstance(optimizer, Adam) else 1.0 for _, name in keys]
     rates = [optimizer.learn_rate * factor for factor in factors]
-    # Clip the gradient norm of each parameter separately, as Thinc does.
+    # Clip each parameter's gradient norm separately, as Thinc does.
     if optimizer.grad_clip:
         norms = torch.stack(torch._foreach_norm(gradients)).clamp(min=1e-12)
         torch._foreach_mul_(gradients, list((optimizer.grad_clip / norms).clamp(max=1.0).unbind()))
@@ -142,7 +141,7 @@ def step_together(optimizer: Any, keys: Sequence[Key], weights: list[Tensor], gr
 def _optimizer_states(
     arrays: dict[Key, Any], keys: Sequence[Key], weights: Sequence[Tensor], *, flat: bool = True
 ) -> list[Tensor]:
-    """Return the moments or moving averages of parameters as tensors with the parameters' shapes.
+    """Return moments or moving averages as tensors with the parameters' shapes.
 
     arrays (dict[Key, Any]): The optimizer's moments or averages. Zeros are added for new parameters.
     keys (Sequence[Key]): The shim's id and the parameter's name, for each parameter.

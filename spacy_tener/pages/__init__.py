@@ -1,11 +1,11 @@
-"""HTML pages that consist of a single file and work without a network.
+"""HTML pages that each consist of a single file and work without a network.
 
     html = make_page("spacy_tener.review", "review", Heading("Review"), {"texts": [...]}, lang="zh")
 
-The body, style and script of a page are files of a package, here `review.html`, `review.css` and `review.js`.
-`make_page` inserts them into `page.html`, together with the data as JSON and a Content-Security-Policy. All pages share
-the files `page.css`, `strings.js` (translations) and `parts.js`. The commands `evaluate`, `explain`, `review`,
-`suggest` and `export` write such pages. A label has the same colour on all pages.
+A page's body, style and script are files in a package, here `review.html`, `review.css` and `review.js`. `make_page`
+inserts them into `page.html`, together with the data as JSON and a Content-Security-Policy. All pages share the files
+`page.css`, `strings.js` (translations) and `parts.js`. The commands `evaluate`, `explain`, `review`, `suggest` and
+`export` write such pages. A label has the same colour on all pages.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 @dataclass(frozen=True)
 class Heading:
-    """The title of a page and a line of text below it.
+    """A page's title and a text line below it.
 
     The title and the line can be translated in `strings.js`. They can contain placeholders such as `{name}`, whose
     values are not translated.
 
     title (str): The title.
-    about (str): The line of text below the title.
-    values (Mapping[str, str]): The values of the placeholders.
+    about (str): The text line below the title.
+    values (Mapping[str, str]): The placeholder values.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Heading:
     values: Mapping[str, str] = field(default_factory=dict)
 
     def to_html(self) -> dict[str, str]:
-        """Return the title and the line below it as HTML, with the values of the placeholders inserted."""
+        """Return the title and the line below it as HTML, with the placeholder values inserted."""
         return {"title": html.escape(self._filled(self.title)), "about": html.escape(self._filled(self.about))}
 
     def _filled(self, template: str) -> str:
@@ -65,10 +65,10 @@ def make_page(
     """Return an HTML page that works without a network or a server.
 
     package (str): The package that contains the page's body, style and script.
-    name (str): Name of these three files, without their suffixes.
-    heading (Heading): The title of the page.
+    name (str): Name shared by these three files, without their suffixes.
+    heading (Heading): The page's title.
     data (Mapping[str, Any]): JSON-serializable data. The page's script accesses the data as `parts.data`.
-    lang (str): Language of the texts, which replaces `{{lang}}` in the page's body.
+    lang (str): Text language, which replaces `{{lang}}` in the page's body.
     parts (Sequence[str]): Additional shared styles and scripts. For example, `found` adds `found.css` and `found.js`.
     workers (bool): Whether the script may start web workers that run WebAssembly.
     """
@@ -89,11 +89,11 @@ def make_page(
 
 
 def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str] = (), workers: bool = False) -> str:
-    """Return the Content-Security-Policy of a page.
+    """Return a page's Content-Security-Policy.
 
     The policy only allows the page's own style and script, which it identifies by their hashes.
 
-    also (str): Additional sources of styles and scripts, each followed by a space, such as "'self' ".
+    also (str): Additional sources for styles and scripts, each followed by a space, such as "'self' ".
     package, name, parts, workers: See `make_page`.
     """
     style, script = (f"'sha256-{_digest(text)}'" for text in _sources(package, name, tuple(parts)))
@@ -106,7 +106,7 @@ def page_policy(package: str, name: str, also: str = "", *, parts: Sequence[str]
 
 @lru_cache
 def _sources(package: str, name: str, parts: tuple[str, ...]) -> tuple[str, str]:
-    """Return the style and the script of a page. Shared styles and scripts come first."""
+    """Return a page's style and script. Shared styles and scripts come first."""
     style, script = _read(__package__, "page.css"), "".join(_read(__package__, shared) for shared in SCRIPTS)
     for package_of_part, part in (*((__package__, part) for part in parts), (package, name)):
         style += _read(package_of_part, f"{part}.css")
@@ -125,12 +125,11 @@ def _read(package: str, name: str) -> str:
 def label_hues(labels: Iterable[str]) -> dict[str, float]:
     """Return a different hue for each label, in degrees.
 
-    A hash of the label determines its preferred hue. If an earlier label already has this hue, the next free hue is
-    used. As a result, most labels have the same colour in all pipelines, and new labels do not change the hues of
-    earlier ones. If all hues are in use, the number of hues is doubled. The function `hue` in parts.js computes the
-    same hues.
+    The label's hash determines its preferred hue. If an earlier label already has this hue, the next free hue is used.
+    As a result, most labels have the same colour in all pipelines, and new labels do not change the hues of earlier
+    ones. If all hues are in use, the number of hues is doubled. The function `hue` in parts.js computes the same hues.
 
-    labels (Iterable[str]): All labels of a pipeline, in order.
+    labels (Iterable[str]): All labels in a pipeline, in order.
     """
     hues: dict[str, float] = {}
     for label in dict.fromkeys(labels):
@@ -142,10 +141,10 @@ def label_hues(labels: Iterable[str]) -> dict[str, float]:
 
 
 def _preferred(label: str, n: int) -> list[float]:
-    """Return n equidistant hues in degrees, starting with the preferred hue of a label."""
+    """Return n equidistant hues in degrees, starting with a label's preferred hue."""
     number = 0
     for char in label:
-        # The constants of this hash function give different hues to the labels in most common label sets.
+        # The constants in this hash function give different hues to the labels in most common label sets.
         number = (number * 258 + ord(char)) % 65521
     return [(number + i) % n * 360 / n for i in range(n)]
 
@@ -153,7 +152,7 @@ def _preferred(label: str, n: int) -> list[float]:
 def displacy_options(labels: Iterable[str]) -> dict[str, Any]:
     """Return options for `displacy.render(..., style="ent")` with the same label colours as on this package's pages.
 
-    labels (Iterable[str]): All labels of the pipeline. Since displacy converts labels to upper case, labels that only
+    labels (Iterable[str]): All labels in the pipeline. Since displacy converts labels to upper case, labels that only
         differ in case get the same colour.
     """
     return {"colors": {label.upper(): f"hsl({hue:g}, 75%, 86%)" for label, hue in label_hues(labels).items()}}

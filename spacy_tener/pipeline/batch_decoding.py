@@ -1,11 +1,11 @@
-"""Decoding of a batch of texts with the CRF: the best entities, the k best sets of entities, and probabilities.
+"""Decode a batch of texts with the CRF: the best entities, the k best sets of entities, and probabilities.
 
 The results refer to texts, units and labels by their indices. A unit is a token or a character. `decoding.py` converts
 the results for a single Doc to entities with character offsets and labels.
 
 A model for nested entities has a `depth` above 1. It computes separate emission scores for each nesting depth. The
 entities at one depth do not overlap. The CRF decodes the depths independently, so their probabilities can be
-multiplied. The input of the CRF consists of all texts at depth 0, followed by all texts at depth 1, and so on.
+multiplied. The CRF's input consists of all texts at depth 0, followed by all texts at depth 1, and so on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..types import AnyFloats, IntArray
 from .tags import Mask
 
 Probabilities = NDArray[np.float64]
-# Spans, and the probability of each span. *Shape:* (spans,)
+# Spans and their probabilities. *Shape:* (spans,)
 ScoredSpans = tuple[EntitySpans, Probabilities]
 NO_SPANS = EntitySpans(*np.empty((4, 0), dtype=np.int64))
 # With nested entities, several tag sequences can contain the same set of entities. To find k sets, `k_best` searches
@@ -40,7 +40,7 @@ _SEQUENCES_PER_SET = (1, 4, 16)
 class RankedEntities(NamedTuple):
     """One of a text's k best sets of entities.
 
-    log_probability (float): Log probability of the set.
+    log_probability (float): The set's log probability.
     spans (EntitySpans): The entities, in text order.
     probabilities (Probabilities): Marginal probability of each entity, over all possible sets. *Shape:* (entities,)
     """
@@ -54,8 +54,8 @@ class RankedEntities(NamedTuple):
 class BatchDecoding:
     """The entities and probabilities that the CRF computes for a batch of texts.
 
-    Each result is computed on first access, for all texts of the batch. In all results, `EntitySpans.sequence` is the
-    index of the text. A unit is a token or a character.
+    Each result is computed on first access, for all texts in the batch. In all results, `EntitySpans.sequence` is the
+    text index. A unit is a token or a character.
 
     crf (PathScorer): The CRF.
     emissions (AnyFloats): Emission scores for all texts, concatenated. *Shape:* (depth, units, tags)
@@ -64,9 +64,9 @@ class BatchDecoding:
         tags)
     temperature (float): Temperature for calibrated probabilities. All scores are divided by it. The best tag sequence
         does not depend on the temperature.
-    existing (frozenset[tuple[int, int, int, int]]): Existing entities of texts for a model of nested entities, as the
-        index of the text, start, end and label index. They are part of every set of entities, in the tag sequence or
-        not.
+    existing (frozenset[tuple[int, int, int, int]]): For a model for nested entities, the existing entities in the
+        texts, as text index, start, end and label index. They are part of every set of entities, even if the tag
+        sequence does not contain them.
     _k_best (dict[int, list[list[RankedEntities]]]): Cache for `k_best`. The key is k.
     _candidates (dict[float, list[ScoredSpans]]): Cache for `candidates`. The key is the minimum probability.
     """
@@ -128,7 +128,7 @@ class BatchDecoding:
 
     @cached_property
     def best(self) -> EntitySpans:
-        """The entities in the best tag sequence of each text.
+        """The entities in each text's best tag sequence.
 
         They are sorted by text and position. Outer entities come before the entities that they contain.
         """
@@ -138,7 +138,7 @@ class BatchDecoding:
     def _entities(self, tags: IntArray) -> EntitySpans:
         """Convert the tags of all texts at one depth to entities.
 
-        tags (IntArray): Tags of all texts, concatenated. *Shape:* (units,)
+        tags (IntArray): The tags for all texts, concatenated. *Shape:* (units,)
         """
         start, end, label = self.crf.layout.decode(tags)
         text = self.text_of_unit[start]
@@ -174,7 +174,7 @@ class BatchDecoding:
         return probabilities
 
     def empty_probabilities(self, text: int, starts: IntArray, ends: IntArray) -> Probabilities:
-        """Return the probability that all units of a segment are O, at all depths.
+        """Return the probability that all units in a segment are O, at all depths.
 
         text (int): Index of the text that contains the segments.
         starts (IntArray): Each segment's first unit in the text. *Shape:* (segments,)
@@ -189,7 +189,7 @@ class BatchDecoding:
         return probabilities
 
     def candidates(self, minimum: float) -> list[ScoredSpans]:
-        """Return all possible entities of each text whose marginal probability is at least `minimum`.
+        """Return all possible entities in each text whose marginal probability is at least `minimum`.
 
         They are in no particular order.
         """
@@ -214,10 +214,10 @@ class BatchDecoding:
         The sets are ranked by their best tag sequence, so the first set is the same as in `best`. With nested entities,
         several tag sequences can contain the same set, because an entity can be at different depths. The probabilities
         of these tag sequences are summed. Since at most `16 * k` tag sequences are searched, the sum is a lower bound
-        of the set's probability. So a set can be more probable than a set before it.
+        for the set's probability. So a set can be more probable than a set before it.
 
         k (int): Maximum number of sets per text. A short text can have fewer possible sets.
-        RETURNS (list[list[RankedEntities]]): The sets of each text, best first.
+        RETURNS (list[list[RankedEntities]]): The sets for each text, best first.
         """
         if k not in self._k_best:
             ranked = self._best_sets(k)
@@ -253,7 +253,7 @@ class BatchDecoding:
         """Merge tag sequences that contain the same set of entities, and sum their probabilities.
 
         text (int): Index of the text.
-        combinations (Sequence[tuple[float, tuple[IntArray, ...]]]): Score of each tag sequence, and its tags at each
+        combinations (Sequence[tuple[float, tuple[IntArray, ...]]]): Each tag sequence's score, and its tags at each
             depth, best first.
         RETURNS (list[tuple[EntitySpans, float]]): The sets with their log probabilities, ranked by their best tag
             sequence.
@@ -271,7 +271,7 @@ class BatchDecoding:
 
     @cached_property
     def outside(self) -> list[Probabilities]:
-        """Probabilities that units and the gaps before them are outside of entities, for each text. *Shape:* (units, 2)
+        """Probabilities that units and the gaps before them are outside entities, for each text. *Shape:* (units, 2)
         each
 
         The first column is the probability that the unit is O at all depths. The second column is the probability that
@@ -286,16 +286,16 @@ class BatchDecoding:
 
     @cached_property
     def entropies(self) -> list[float]:
-        """Entropy of the distribution over all tag sequences of each text, in nats."""
+        """Entropy of the distribution over each text's possible tag sequences, in nats."""
         return self._sum_depths(entropy(self.forward_backward))
 
     @cached_property
     def log_partitions(self) -> list[float]:
-        """Log-partition function of each text, summed over all depths."""
+        """Each text's log-partition function, summed over all depths."""
         return self._sum_depths(self.forward_backward.log_partition())
 
     def _sum_depths(self, values: AnyFloats) -> list[float]:
-        """Sum values of each text over all depths.
+        """Sum each text's values over all depths.
 
         values (AnyFloats): A value for each text at each depth. *Shape:* (depth * texts,)
         RETURNS (list[float]): *Shape:* (texts,)
@@ -304,9 +304,9 @@ class BatchDecoding:
         return sums
 
     def slices(self, spans: EntitySpans) -> list[slice]:
-        """Return the slice of each text's spans in an array with the spans of all texts.
+        """Return the slice of each text's spans in an array that contains the spans for all texts.
 
-        spans (EntitySpans): The spans of all texts, sorted by text.
+        spans (EntitySpans): The spans in all texts, sorted by text.
         """
         ends = np.searchsorted(spans.sequence, np.arange(self.n_texts), side="right").tolist()
         return [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
@@ -320,9 +320,9 @@ def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> lis
 
     The score of a combination is the sum of its tag sequences' scores.
 
-    paths_by_depth (Sequence[list[ScoredPath]]): For each depth, the k best tag sequences of a text.
+    paths_by_depth (Sequence[list[ScoredPath]]): For each depth, a text's k best tag sequences.
     k (int): Maximum number of combinations.
-    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): The score of each combination, and its tags at each depth, best
+    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): Each combination's score, and its tags at each depth, best
         first.
     """
     best: list[tuple[float, tuple[IntArray, ...]]] = [(0.0, ())]
@@ -337,7 +337,7 @@ def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> lis
 
 
 def merge_depths(levels: Sequence[EntitySpans]) -> EntitySpans:
-    """Merge the entities of all depths, without duplicates.
+    """Merge the entities at all depths, without duplicates.
 
     They are sorted by text and position. Outer entities come before the entities that they contain.
     """
@@ -356,9 +356,9 @@ def sort_unique(spans: EntitySpans) -> EntitySpans:
 
 
 def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding:
-    """Return a `BatchDecoding` of empty texts.
+    """Return a `BatchDecoding` for empty texts.
 
-    Its CRF has weights of 0, so that the model does not have to be initialized.
+    All weights of its CRF are 0, so that the model does not have to be initialized.
     """
     n_open = 2 * n_labels + 1
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))

@@ -1,4 +1,4 @@
-"""`BatchPipe`, the base class of the components `lac` and `entity_lists`, which have no Thinc model."""
+"""`BatchPipe`, the base class for the components `lac` and `entity_lists`, which have no Thinc model."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..requirements import save_requirements
 
 
 class BatchPipe(Pipe):
-    """Base class of components that process Docs in batches and are saved as a single file.
+    """Base class for components that process Docs in batches and are saved as a single file.
 
-    file (str): Name of this file.
+    file (str): The file's name.
     """
 
     file = ""

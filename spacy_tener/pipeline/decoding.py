@@ -1,4 +1,4 @@
-"""Results of `tener_ner` for a single text: entities, the k best sets of entities, and exact probabilities.
+"""Results from `tener_ner` for a single text: entities, the k best sets of entities, and exact probabilities.
 
 `pipe.decode(docs)` yields a `Decoding` for each Doc:
 
@@ -47,7 +47,7 @@ class LabelSequence:
 
 @dataclass(frozen=True)
 class Marginals:
-    """Marginal probabilities of all possible entities in a text, which `Decoding.marginals` returns.
+    """Marginal probabilities for all possible entities in a text, which `Decoding.marginals` returns.
 
     entities (list[FoundEntity]): Possible entities with their marginal probabilities. They can overlap.
     outside (Probabilities): Probability that a character of `doc.text` is not part of an entity. *Shape:* (characters,)
@@ -59,19 +59,19 @@ class Marginals:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Decoding:
-    """The results of `tener_ner` for one text: entities, alternatives and probabilities.
+    """The results from `tener_ner` for one text: entities, alternatives and probabilities.
 
     Each result is computed on first access, without running the model again. The Doc is not changed.
 
     Existing entities, which are in `doc.ents` before decoding, are part of every result. Their probability is 1, and
     all other probabilities are conditional on the existing entities. Probabilities are exact, and offsets are character
-    offsets. Use the results before another component merges or splits tokens of the Doc.
+    offsets. Use the results before another component merges or splits tokens in the Doc.
 
     view (DocView): The Doc's units, which are tokens or characters.
-    labels (tuple[str, ...]): The labels of the model.
+    labels (tuple[str, ...]): The model's labels.
     batch (BatchDecoding): The results for the batch that contains this text.
-    index (int): Index of this text in the batch.
-    spans_key (str | None): Key of `doc.spans` with nested gold entities.
+    index (int): Text index in the batch.
+    spans_key (str | None): Key in `doc.spans` with nested gold entities.
     existing (tuple[FoundEntity, ...]): The existing entities.
     """
 
@@ -92,7 +92,7 @@ class Decoding:
 
     @property
     def entities(self) -> list[FoundEntity]:
-        """The entities of the best tag sequence with their marginal probabilities, in text order."""
+        """The entities in the best tag sequence with their marginal probabilities, in text order."""
         return self._found(*self.batch.best_by_text[self.index])
 
     @property
@@ -107,7 +107,7 @@ class Decoding:
     def allowed(self) -> Mask:
         """Mask that marks the allowed tags for each unit. *Shape:* (depth * units, tags)
 
-        In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
+        In a model for nested entities, the rows for all units at depth 0 are followed by those at depth 1, and so on.
         """
         n_tags = self.batch.crf.layout.n_tags
         if self.batch.allowed is None:
@@ -118,7 +118,7 @@ class Decoding:
     def emissions(self) -> AnyFloats:
         """Emission scores for each unit. *Shape:* (depth * units, tags)
 
-        In a model for nested entities, the rows of all units at depth 0 are followed by those at depth 1, and so on.
+        In a model for nested entities, the rows for all units at depth 0 are followed by those at depth 1, and so on.
         """
         return self.batch.emissions[:, self._units].reshape(-1, self.batch.crf.layout.n_tags)
 
@@ -131,8 +131,8 @@ class Decoding:
     def probabilities(self, spans: Iterable[Span | EntityOffsets]) -> list[float]:
         """Return the probability that each span is an entity with the given label.
 
-        spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans of the Doc, or tuples of two character offsets and a
-            label.
+        spans (Iterable[Union[Span, Tuple[int, int, str]]]): Spans in the Doc, or tuples with two character offsets and
+            a label.
         RETURNS (List[float]): The marginal probabilities. The probability is 1 for existing entities. It is 0 for spans
             that the model can't predict: if the model has no such label, or if a token-based model gets a span that
             does not align with tokens.
@@ -171,12 +171,12 @@ class Decoding:
     def alternatives(self, n: int = 3, minimum: float = 0.01) -> list[list[FoundEntity]]:
         """Return alternatives to each predicted entity.
 
-        An alternative is a span that overlaps with the entity and has other boundaries or another label. It is not one
-        of the predicted entities itself.
+        An alternative is a span that overlaps with the entity and has other boundaries or another label. It is not
+        itself a predicted entity.
 
         n (int): Maximum number of alternatives per entity.
-        minimum (float): Minimum probability of an alternative. It must be above 0.
-        RETURNS (List[List[FoundEntity]]): The alternatives to each of `entities`, most probable first.
+        minimum (float): Minimum probability for an alternative. It must be above 0.
+        RETURNS (List[List[FoundEntity]]): The alternatives to each entity in `entities`, most probable first.
         """
         _check_minimum(minimum, "an alternative")
         found = self.entities
@@ -194,7 +194,7 @@ class Decoding:
     def marginals(self, minimum: float = 0.05) -> Marginals:
         """Return the marginal probabilities of all possible entities.
 
-        minimum (float): Minimum probability of an entity. It must be above 0.
+        minimum (float): Minimum probability for an entity. It must be above 0.
         RETURNS (Marginals): The possible entities, and the probability that each character is not part of an entity.
         """
         _check_minimum(minimum, "an entity")
@@ -202,7 +202,7 @@ class Decoding:
         if self.existing:
             outside = outside.copy()
             for entity in self.existing:
-                # No unit of an existing entity can be O, and no entity boundary is possible inside.
+                # No unit in an existing entity can be O, and no entity boundary is possible inside.
                 start, end = self._units_of(entity)
                 outside[start:end, 0] = outside[start + 1 : end, 1] = 0.0
         found = self._found(*self.batch.candidates(minimum)[self.index])
@@ -222,7 +222,7 @@ class Decoding:
         return likelihoods([self], [reference])[0]
 
     def agreeing(self, reference: Doc) -> Mask:
-        """Return a mask of allowed tags that match a gold annotation.
+        """Return a mask that marks the allowed tags that match a gold annotation.
 
         reference (Doc): The same text with gold entities.
         RETURNS (Mask): The mask, with rows in the same order as in `allowed`. *Shape:* (depth * units, tags)
@@ -251,7 +251,7 @@ class Decoding:
         return np.concatenate(agreeing) & self.allowed & (not is_contradicted)
 
     def _without_inner_existing(self, levels: list[Doc]) -> list[Doc]:
-        """Remove the existing entities from the inner levels of a gold annotation.
+        """Remove the existing entities from the inner levels in a gold annotation.
 
         If another gold entity has the same boundaries as an existing entity, their order is arbitrary. The existing
         entity then comes first.
@@ -272,9 +272,9 @@ class Decoding:
         return levels
 
     def _without_existing(self, levels: Sequence[Doc], annotated: Collection[EntityOffsets]) -> tuple[Doc, bool]:
-        """Return the gold annotation of the outermost entities, with missing annotation for existing entities.
+        """Return the gold annotation for the outermost entities, with missing annotation for existing entities.
 
-        levels (Sequence[Doc]): The gold annotation of each nesting level.
+        levels (Sequence[Doc]): The gold annotation for each nesting level.
         annotated (Collection[EntityOffsets]): All gold entities.
         RETURNS (tuple[Doc, bool]): The changed annotation, and whether the original one contradicts an existing entity.
         """
@@ -305,7 +305,7 @@ class Decoding:
 
         The result has no duplicates and is sorted by position.
 
-        spans (EntitySpans): Entities of this text, with indices of units.
+        spans (EntitySpans): Entities in this text, with unit indices.
         probabilities (Probabilities): Marginal probability of each entity. *Shape:* (entities,)
         """
         columns = spans.start.tolist(), spans.end.tolist(), spans.label.tolist(), probabilities.tolist()
@@ -323,9 +323,9 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
     """Return the probabilities of several gold annotations.
 
     The result is the same as that of `Decoding.likelihood` for each text. This function is faster, because it runs the
-    CRF once for all texts of a batch.
+    CRF once for all texts in a batch.
 
-    decodings (Sequence[Decoding]): The results of `tener_ner` for each text.
+    decodings (Sequence[Decoding]): The results from `tener_ner` for each text.
     references (Sequence[Doc]): The same texts with gold entities.
     """
     found: list[float] = []
@@ -350,9 +350,9 @@ def _check_minimum(minimum: float, what: str) -> None:
 
 
 def _by_character(view: DocView, values: Probabilities) -> Probabilities:
-    """Convert the probabilities of units, and of the gaps between units, to probabilities of characters.
+    """Convert the probabilities for units, and for the gaps between units, to probabilities for characters.
 
-    Characters that are part of no unit, such as white space, get the probability of the gap.
+    Characters that are not part of a unit, such as white space, get the probability for the gap.
 
     view (DocView): The Doc's units, which are tokens or characters.
     values (Probabilities): Probability for each unit, and for the gap before the unit. *Shape:* (units, 2)

@@ -1,4 +1,4 @@
-"""The entity record of a Doc, a list that stores all of its entities with exact character offsets.
+"""A Doc's entity record, a list that stores all its entities with exact character offsets.
 
 `doc.ents` cannot store entities that overlap, or entities that begin or end within a token. So `tener_ner`, `lac` and
 `entity_lists` store their entities in the entity record, and derive `doc.ents` and span groups from it:
@@ -11,9 +11,9 @@
 
 The entity record is an attribute of the span group `doc.spans["tener_entities"]`. spaCy preserves this attribute when a
 Doc is copied, serialized, or passed between processes. The entity record consists of plain numbers and strings. They
-stay valid if tokens are merged or a memory zone of the vocabulary ends.
+stay valid if tokens are merged or if one of the vocabulary's memory zones ends.
 
-`add_entities` adds entities to the record, and `read_entities` returns all entities of a Doc. All tools that display,
+`add_entities` adds entities to the record, and `read_entities` returns all entities in a Doc. All tools that display,
 score or export entities call `read_entities`.
 """
 
@@ -33,13 +33,14 @@ from .nesting import nesting_depths
 from .settings import NERSettings
 from .units import BEGIN, DocView
 
-# Key of the span group that stores the entity record, and name of the attribute. The span group itself is empty.
+# Key of the span group that stores the entity record, and name of the group's attribute with the record. The span group
+# itself is empty.
 RECORD_KEY = "tener_entities"
 
-# Name of the span group attribute with the probability of each span, as in `spancat`.
+# Name of the span group attribute with each span's probability, as in `spancat`.
 SCORES = "scores"
 
-# Name of the attribute that marks span groups derived from the entity record. Span groups of other components don't
+# Name of the attribute that marks span groups derived from the entity record. Span groups from other components don't
 # have it.
 _WRITTEN_FROM = "written_from"
 
@@ -60,12 +61,12 @@ class FoundEntity:
 
     @property
     def offsets(self) -> EntityOffsets:
-        """Start, end and label of the entity."""
+        """The entity's start, end and label."""
         return self.start, self.end, self.label
 
 
 class RecordedEntity(NamedTuple):
-    """An entity in the entity record of a Doc.
+    """An entity in a Doc's entity record.
 
     Entities are created and serialized often, so this class is a named tuple.
 
@@ -93,7 +94,7 @@ class RecordedEntity(NamedTuple):
 
     @property
     def offsets(self) -> EntityOffsets:
-        """Start, end and label of the entity."""
+        """The entity's start, end and label."""
         return self.start, self.end, self.label
 
 
@@ -112,14 +113,14 @@ class UnitEntity(NamedTuple):
 
 
 def read_entities(doc: Doc, keys: Iterable[str] = ()) -> list[RecordedEntity]:
-    """Return all entities of a Doc, sorted by start, end and label.
+    """Return all entities in a Doc, sorted by start, end and label.
 
     These are the entities in the entity record, and other entities in `doc.ents`, which have no probability. If another
     component has removed an entity from `doc.ents`, the entity and those nested in it are left out.
 
     doc (Doc): The Doc.
-    keys (Iterable[str]): Keys of additional span groups whose spans are returned as entities, for example that of a
-        `spancat`.
+    keys (Iterable[str]): Keys of additional span groups whose spans are returned as entities, for example the key that
+        a `spancat` uses.
     """
     ents = {offsets_of(ent) for ent in doc.ents} if doc.has_annotation(ENT_IOB) else set()
     entities = []
@@ -138,14 +139,14 @@ def read_entities(doc: Doc, keys: Iterable[str] = ()) -> list[RecordedEntity]:
 
 
 def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettings, *, nested: bool = False) -> None:
-    """Add predicted entities to the entity record, to `doc.ents`, and to the span groups of a Doc.
+    """Add predicted entities to a Doc's entity record, `doc.ents` and span groups.
 
     Existing entities and blocked tokens are kept. Tokens without annotation are set to O. If entities overlap, only the
     longest one is added to `doc.ents`.
 
     view (DocView): The Doc's units, which are tokens or characters.
     found (Iterable[UnitEntity]): The predicted entities.
-    settings (NERSettings): The settings of the component.
+    settings (NERSettings): The component's settings.
     nested (bool): Whether to add predicted entities that overlap with existing entities.
     """
     doc = view.doc
@@ -216,7 +217,7 @@ def without_entities(doc: Doc) -> Doc:
 
 
 def existing_entities(view: DocView) -> tuple[FoundEntity, ...]:
-    """Return the existing entities of a Doc, aligned to units. A unit is a token or a character.
+    """Return the existing entities in a Doc, aligned to units. A unit is a token or a character.
 
     Existing entities are in `doc.ents` before the model is run. Their probability is 1, because decoding always keeps
     them.
@@ -237,12 +238,12 @@ def outermost(entities: Iterable[FoundEntity]) -> list[FoundEntity]:
 
 
 def offsets_of(span: Span) -> EntityOffsets:
-    """Return the character offsets and the label of a span."""
+    """Return a span's character offsets and label."""
     return span.start_char, span.end_char, span.label_
 
 
 def spans_of(doc: Doc, entities: Iterable[EntityOffsets]) -> list[Span]:
-    """Convert entities to spans of all tokens that they overlap with."""
+    """Convert entities to spans. Each span contains all tokens that the entity overlaps with."""
     spans = (doc.char_span(start, end, label, alignment_mode="expand") for start, end, label in entities)
     return [span for span in spans if span is not None]
 
@@ -308,7 +309,7 @@ def _blocked_tokens(doc: Doc) -> list[int]:
 def _write_scores(doc: Doc, record: Sequence[RecordedEntity], key: str) -> None:
     """Write entities that align with tokens to a span group, together with their probabilities.
 
-    The span group has the same format as that of a `spancat`.
+    The span group has the same format as one from a `spancat`.
     """
     group = doc.spans.get(key)
     if group is not None and len(group) and _WRITTEN_FROM not in group.attrs:

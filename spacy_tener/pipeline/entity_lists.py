@@ -42,9 +42,9 @@ from .units import BEGIN, INSIDE
 from .windows import batch_by_size
 from .words import WordListEditor, WordListOwner, check_list_name, limit_words, pair_with_tags, strip_word, valid_words
 
-# Tag of blocked words, which have no label.
+# Tag for blocked words, which have no label.
 _BLOCKED = ""
-# Maximum number of tokens in a batch of Docs that is searched at once. A longer Doc is a batch of its own.
+# Maximum number of tokens in a batch of Docs that is searched at once. A longer Doc forms its own batch.
 _BATCH_TOKENS = 65_536
 # Word lists, each with the indices of the Docs to which it applies.
 ActiveLists = Sequence[tuple[WordList, IntArray]]
@@ -66,7 +66,7 @@ def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | Non
 
 
 class ListMatch(NamedTuple):
-    """A match of a word from a list in a Doc.
+    """A match in a Doc: a word from a list.
 
     start, end (int): Token indices. The end is exclusive.
     label (str): The label. Empty for a blocked word.
@@ -78,11 +78,11 @@ class ListMatch(NamedTuple):
 
 
 class EntityLists(WordListEditor, BatchPipe):
-    """A component with lists of words that are always labelled as entities, and words that are blocked.
+    """A component with word lists. Their words are either always labelled as entities or blocked.
 
     The list without a name applies to all Docs. A named list applies only to Docs that opt in to it. To do so, set
-    `doc._.tener_words` to the name or to a list of names. You can also set `doc._.tener_words` to a dictionary of words
-    and labels that only applies to this Doc.
+    `doc._.tener_words` to the name or to a list of names. You can also set `doc._.tener_words` to a dictionary with
+    words and labels that only applies to this Doc.
 
     file (str): File name for the saved component.
     """
@@ -123,7 +123,7 @@ class EntityLists(WordListEditor, BatchPipe):
     ) -> None:
         """Add words to a list. The change takes effect immediately.
 
-        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their labels.
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary with words and their labels.
         label (str): The label for all words if `words` is not a dictionary. It can be a label that no model in the
             pipeline predicts.
         name (str): The list's name. By default, the list that applies to all Docs.
@@ -136,8 +136,8 @@ class EntityLists(WordListEditor, BatchPipe):
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
         """Add blocked words to a list. They are never labelled as entities.
 
-        Later components can't label the tokens of a blocked word either. A blocked word has no effect if it is part of
-        a longer word in a list.
+        Later components can't label a blocked word's tokens either. A blocked word has no effect if it is part of a
+        longer word in a list.
 
         words (Iterable[str]): The words.
         name (str): The list's name. By default, the list that applies to all Docs.
@@ -195,7 +195,7 @@ class EntityLists(WordListEditor, BatchPipe):
                 self.lists.put(name, WordList(entries, words.saved))
 
     def set_annotations(self, docs: Sequence[Doc]) -> None:
-        """Label words from the lists as entities, and block the tokens of blocked words.
+        """Label words from the lists as entities, and block the tokens in blocked words.
 
         Existing entities are kept.
         """
@@ -267,7 +267,7 @@ class EntityLists(WordListEditor, BatchPipe):
                 occupied.update(tokens)
                 within_entities.update(tokens if label else ())
                 (entities if label else blocked).append(Span(doc, start, end, label=label))
-            # `doc.ents` can't block tokens inside of an entity. This span group prevents nested entities there.
+            # `doc.ents` can't block tokens inside an entity. This span group prevents nested entities there.
             elif not label and within_entities.issuperset(tokens):
                 blocked_within.append(Span(doc, start, end))
         if entities or blocked:
@@ -284,7 +284,7 @@ class EntityLists(WordListEditor, BatchPipe):
 
         doc (Doc): The Doc.
         spans (Sequence[ListMatch]): The matches.
-        occupied (set[int]): Indices of the tokens that are blocked or part of an existing entity.
+        occupied (set[int]): Indices of tokens that are blocked or part of an existing entity.
         """
         present = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
         for span in spans:
@@ -299,7 +299,7 @@ class EntityLists(WordListEditor, BatchPipe):
     def _warn(self, kind: str, message: str) -> None:
         """Issue a warning, but only once for each kind.
 
-        kind (str): The kind of warning, an arbitrary string.
+        kind (str): The warning kind, an arbitrary string.
         message (str): The warning.
         """
         if kind not in self._warned:
@@ -319,7 +319,7 @@ def _labelled_entries(
 ) -> dict[str, WordListEntry]:
     """Convert words and labels to list entries. Raise an error if a label is invalid or a word has two labels.
 
-    The traditional and the simplified spelling of a word count as the same word.
+    A word's traditional and simplified spellings count as the same word.
 
     pairs (Iterable[tuple[object, object]]): The words and their labels.
     path (str | Path): The file that contains the words, for error messages.
