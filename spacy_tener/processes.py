@@ -1,5 +1,4 @@
-"""Utilities for processes and threads: CPU cores, signals, safety in forked processes, and the number of NumPy's
-threads."""
+"""Utilities for processes and threads: CPU cores, signals, safety in forked processes, and NumPy's thread count."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 # Environment variables that set the number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
-# Default maximum number of threads in the OpenBLAS of NumPy's wheels, regardless of the number of cores.
+# Default maximum number of threads in the OpenBLAS that NumPy's wheels contain, regardless of the number of cores.
 _MAX_OPENBLAS_THREADS = 64
 # Return value of OpenBLAS' `get_parallel` for POSIX threads. The value for OpenMP is 2.
 _PTHREADS = 1
@@ -34,7 +33,7 @@ else:
         forked while another thread computes the property, the child process waits for the lock forever. For example,
         this happens in `nlp.pipe(texts, n_process=2)`. Python 3.12 has removed the lock.
 
-        If several threads compute the property at the same time, all of them get the same object.
+        If several threads compute the property at the same time, all threads get the same object.
         `functools.cached_property` does not ensure this in Python 3.12.
         """
 
@@ -47,7 +46,7 @@ else:
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            # If several threads compute the value at the same time, `setdefault` keeps the first value for all of them.
+            # If several threads compute the value at the same time, `setdefault` keeps the first value for all threads.
             return instance.__dict__.setdefault(self.name, self.function(instance))
 
 
@@ -55,7 +54,7 @@ def make_lock() -> AbstractContextManager[bool]:
     """Create a reentrant lock that is always free in a forked process.
 
     `os.fork` waits until the lock is free. Otherwise, the lock could be held by a thread that does not exist in the
-    child process, so that it would never be released.
+    child process, and would never be released.
     """
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):
@@ -109,7 +108,7 @@ class _OneThread(ContextDecorator):
 
     threadpoolctl 3.8 is not an alternative, because it does not count contexts. The first thread to leave would remove
     the limit while other threads still compute. Its OpenBLAS controller accepts changes from one thread only and
-    silently ignores other threads, so that NumPy could be left with one thread. In addition, each call takes 1 to 3 ms.
+    silently ignores other threads, so NumPy could be left with one thread. In addition, each call takes 1 to 3 ms.
     """
 
     def __init__(self) -> None:
@@ -169,7 +168,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _OpenBLAS(NamedTuple):
-    """Functions of OpenBLAS for the number of threads, called with ctypes."""
+    """OpenBLAS functions for the number of threads, called with ctypes."""
 
     get_num_threads: Callable[[], int]
     set_num_threads: Callable[[int], object]

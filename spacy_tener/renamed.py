@@ -12,7 +12,7 @@ from __future__ import annotations
 # Old and new names of `spacy tener` commands.
 OLD_COMMANDS = {"self-train": "silver"}
 
-# Old options of commands, as (command, option), and the options that replace them.
+# Old command options, as (command, option), and the options that replace them.
 OLD_OPTIONS = {
     ("calibrate", "--in-place"): "--output MODEL --force",
     ("calibrate", "--name"): "--component",
@@ -32,7 +32,7 @@ OLD_FUNCTIONS = {
     "spacy_tener.ComponentsFile.v1": "spacy_tener.RadicalsFile.v1",
 }
 
-# Old and new names of arguments, for each registered function.
+# Old and new argument names, for each registered function.
 OLD_ARGUMENTS = {
     "spacy_tener.Teacher.v1": {"share": "weight", "completes": "only_missing_labels"},
 }

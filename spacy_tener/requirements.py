@@ -1,4 +1,4 @@
-"""Add the requirements of a trained pipeline to its `meta.json`: packages, pretrained encoders and data licences.
+"""Add a trained pipeline's requirements to its `meta.json`: packages, pretrained encoders and data licences.
 
 `spacy package` copies the requirements to the wheel's metadata, so that pip installs all required packages.
 """
@@ -77,7 +77,7 @@ def requirements() -> Callable[[Language], None]:
     """Create a callback that adds the requirements of all components to the pipeline's meta.
 
     Registered as `spacy_tener.Requirements.v1`. `tener_ner` adds its requirements without this callback. Set it as
-    `[initialize.after_init]` if another component, such as spaCy's `ner`, uses an encoder of this package.
+    `[initialize.after_init]` if another component, such as spaCy's `ner`, uses an encoder from this package.
     """
     return add_requirements
 

@@ -3,7 +3,7 @@
 The layers, the CRF and the pretrained encoders use these functions. Lengths and indices are always NumPy arrays in CPU
 memory, even if the hidden states are on a GPU.
 
-Example with three sequences of the lengths 2, 0 and 3. The concatenated array has five rows:
+Example with three sequences, which have the lengths 2, 0 and 3. The concatenated array has five rows:
 
     row                             0  1  2  3  4
     sequence index                  0  0  2  2  2
@@ -42,7 +42,7 @@ def as_lengths(lengths: Lengths, n_tokens: int | None = None) -> IntArray:
 
 
 def starts(lengths: IntArray) -> IntArray:
-    """Return the offset of each sequence in the concatenation of all sequences. *Shape:* (sequences,)"""
+    """Return each sequence's offset in the concatenated array. *Shape:* (sequences,)"""
     # The exclusive prefix sum of the lengths.
     return np.cumsum(lengths) - lengths
 
@@ -57,8 +57,8 @@ def ranges(begins: IntArray, lengths: IntArray) -> IntArray:
 class Packing:
     """Indices to process variable-length sequences time step by time step, like PyTorch's `PackedSequence`.
 
-    The forward and backward recursions of the CRF process one token of all sequences at each time step. For that,
-    *packed* rows are ordered by time step, whereas *flat* rows are the concatenated sequences:
+    The CRF's forward and backward recursions process one token of each sequence at each time step. For that, *packed*
+    rows are ordered by time step, whereas *flat* rows are the concatenated sequences:
 
         lengths [2, 3]      flat      a0 a1 b0 b1 b2
                             packed    b0 a0 | b1 a1 | b2
@@ -141,12 +141,12 @@ class Packing:
 
     @cached_property
     def first(self) -> IntArray:
-        """Return the flat row of the first token of each non-empty sequence."""
+        """Return the flat row of each non-empty sequence's first token."""
         return self.offsets[self.filled]
 
     @cached_property
     def last(self) -> IntArray:
-        """Return the flat row of the last token of each non-empty sequence."""
+        """Return the flat row of each non-empty sequence's last token."""
         return self.first + self.lengths[self.filled] - 1
 
     @cached_property
@@ -167,7 +167,7 @@ class Packing:
 
 
 def plan_buckets(costs: IntArray, *, bucket_cost: int, max_cost: int | None = None) -> list[IntArray]:
-    """Group sequences of similar size into buckets, to reduce padding.
+    """Group sequences with similar sizes into buckets, to reduce padding.
 
     All sequences in a bucket are padded to the cost of the largest sequence. The greedy algorithm starts with a single
     bucket, and splits it recursively where the split removes the most padding. It stops if no split removes more
@@ -181,7 +181,7 @@ def plan_buckets(costs: IntArray, *, bucket_cost: int, max_cost: int | None = No
         bucket. *Shape:* (sequences,)
     bucket_cost (int): Fixed cost of processing a bucket, in the same unit as `costs`.
     max_cost (Optional[int]): Maximum cost of a bucket including padding. A bucket with a single sequence may exceed it.
-    RETURNS (List[IntArray]): Sequence indices of each bucket, by descending cost.
+    RETURNS (List[IntArray]): Sequence indices in each bucket, by descending cost.
     """
     order = np.argsort(-costs, kind="stable")[: np.count_nonzero(costs)]
     buckets = []
@@ -216,7 +216,7 @@ def pad_rows(begins: IntArray, lengths: IntArray) -> tuple[IntArray, BoolArray]:
 
 
 def pad_arrays(arrays: Sequence[IntArray]) -> tuple[IntArray, BoolArray]:
-    """Stack 1D arrays of different lengths. Shorter arrays are padded with their last value.
+    """Stack 1D arrays with different lengths. Shorter arrays are padded with their last value.
 
     RETURNS (Tuple[IntArray, BoolArray]): The stacked arrays, and a mask that is False at padded positions. *Shape:*
         (arrays, max length) each

@@ -27,7 +27,7 @@ from .types import IntArray
 
 @dataclass(frozen=True)
 class TagLayout:
-    """The order of BIOES tag ids for a number of entity types.
+    """The order of BIOES tag ids for `n_labels` entity types.
 
     n_labels (int): Number of entity types.
     """
@@ -109,7 +109,7 @@ class TagLayout:
         sizes = ends - starts
         inner = np.repeat(labels + self.inside.start, sizes)
         first = np.cumsum(sizes) - sizes
-        # Set I for all units of an entity. Then overwrite the first unit with B and the last unit with E. Finally,
+        # Set I for all units in an entity. Then overwrite the first unit with B and the last unit with E. Finally,
         # overwrite entities with a single unit with S.
         tags[np.repeat(starts - first, sizes) + np.arange(inner.size)] = inner
         tags[starts] = labels + self.begin.start

@@ -1,4 +1,4 @@
-"""Validate the arguments of registered functions. Error messages contain the name of the function and of the argument.
+"""Validate the arguments of registered functions. Error messages contain the function's and the argument's name.
 
 Decorate a registered function with `validated` to check its arguments against the type annotations, as pydantic's
 `validate_call` does:
@@ -35,9 +35,7 @@ STRICT = ConfigDict(strict=True, arbitrary_types_allowed=True, allow_inf_nan=Fal
 
 
 class SettingError(ValueError):
-    """Raised for a combination of arguments that is invalid. `validated` adds the function's registered name to the
-    message.
-    """
+    """Raised for invalid combinations of arguments. `validated` adds the function's registered name to the message."""
 
 
 def _check_odd(value: int) -> int:
@@ -103,7 +101,7 @@ def _describe(error: Any) -> str:
     # failed type: "layers.constrained-int".
     names = [str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int)]
     # Use the same wording for all errors: pydantic's messages start with "Input should be" or "List should have", and
-    # the messages of a `SettingError` with "must".
+    # `SettingError` messages with "must".
     reason = re.sub(r"^\w+ should", "must", error["msg"].removeprefix("Value error, "))
     return f"{'.'.join(names)} {reason}; got {error['input']!r}"
 

@@ -69,17 +69,17 @@ def make_tener_ner(
     overlap (Optional[int]): Number of context units on each side if a sentence must be split because it is longer than
         a window. The default is 8.
     max_units (int): Maximum number of units in a batch of windows. Decrease this number to save memory.
-    incorrect_spans_key (Optional[str]): Key of `doc.spans` in the reference Doc for spans that are known to be
+    incorrect_spans_key (Optional[str]): Key in `doc.spans` of the reference Doc for spans that are known to be
         incorrect. Training uses the spans as negative examples.
-    chars_key (Optional[str]): Key of `doc.spans` for the span group with all entities if `view = "characters"`. Each
-        span consists of the tokens that the entity overlaps. `attrs["char_offsets"]` of the group contains the exact
+    chars_key (Optional[str]): Key in `doc.spans` for the span group with all entities if `view = "characters"`. Each
+        span consists of the tokens that the entity overlaps. The group's `attrs["char_offsets"]` contains the exact
         character offsets. `attrs["char_scores"]` contains the probabilities if `spans_key` is set. If `chars_key` is
         None, the group is not written.
-    spans_key (Optional[str]): Key of `doc.spans` for the span group with the entities and their probabilities. The
+    spans_key (Optional[str]): Key in `doc.spans` for the span group with the entities and their probabilities. The
         probabilities are in `doc.spans[spans_key].attrs["scores"]`. If the model has a `depth` above 1, the group also
         contains the nested entities. If `spans_key` is None, the group is not written.
-    threshold (Union[float, Dict[str, float]]): Minimum probability of an entity: a number, or a dictionary with a
-        number for each label. Entities with a lower probability are discarded. The default 0 keeps all entities.
+    threshold (Union[float, Dict[str, float]]): Minimum entity probability: a number, or a dictionary with a number for
+        each label. Entities with a lower probability are discarded. The default 0 keeps all entities.
     scorer (Optional[Callable]): The scoring method. If `view = "characters"`, `spacy_tener.char_ner_scorer.v1` replaces
         the default `spacy.ner_scorer.v1`.
     """

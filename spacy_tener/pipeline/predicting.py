@@ -1,4 +1,4 @@
-"""Prediction of entities. Emissions are computed in windows, decoded with the CRF, and filtered by probability."""
+"""Predict entities: compute emissions in windows, decode them with the CRF, and filter the entities by probability."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .tags import LabelIndex, Mask
 from .units import DocView
 from .windows import WindowBatcher
 
-# Minimum number of tokens for a comparison of the mean token length with the training data.
+# Minimum number of tokens for comparing the mean token length with the training data.
 _MIN_TOKENS = 50
 # Maximum mean token length (in characters) of texts that are tokenized into characters. The maximum is above 1, because
 # numbers and Latin words can be single tokens.
@@ -33,7 +33,7 @@ def decode_batches(
 ) -> Iterator[tuple[Sequence[DocView], BatchDecoding]]:
     """Run the model on Docs and decode the emissions. Yield groups of Docs, each with its decoding.
 
-    The emissions of a group fit into memory.
+    A group's emissions fit into memory.
 
     views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
     temperature (float): Divisor of the CRF's scores when probabilities are computed.
@@ -61,7 +61,7 @@ def decode_batches(
 
 
 def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tuple[int, int, int, int]]:
-    """Return the existing entities whose label the model has: index of the text, start, end and label index."""
+    """Return the existing entities whose label the model has: text index, start, end and label index."""
     index = {label: i for i, label in enumerate(labels.hashes)}
     return frozenset(
         (text, start, end, index[label])
@@ -80,8 +80,7 @@ def best_tags(crf: PathScorer, emissions: AnyFloats, lengths: list[int], allowed
 
 
 def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSettings) -> list[list[UnitEntity]]:
-    """Return the entities in the best tag sequence of each text. Entities below the probability threshold are
-    discarded."""
+    """Return the entities in each text's best tag sequence. Entities below the probability threshold are discarded."""
     best = batch.best
     columns = best.start.tolist(), best.end.tolist(), best.label.tolist()
     if not settings.needs_probabilities:
@@ -113,12 +112,12 @@ class TokenLengths:
         self._is_compared = False
 
     def compare(self, views: Sequence[DocView], trained: float | None, name: str) -> None:
-        """Add Docs to the mean token length. Show a warning if the mean does not match the training data.
+        """Compare the mean token length with the training data. Show a warning if the texts are tokenized differently.
 
-        There must be a minimum number of tokens. The comparison is done only once.
+        The Docs of all calls are included in the mean. The comparison is done once, as soon as there are enough tokens.
 
-        trained (float | None): Mean token length of the training data in characters. If None, there is no comparison.
-        name (str): Name of the component, for the warning.
+        trained (float | None): Mean token length in the training data, in characters. If None, there is no comparison.
+        name (str): The component's name, for the warning.
         """
         if trained is None or self._is_compared:
             return

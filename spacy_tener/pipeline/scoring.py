@@ -64,7 +64,7 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
     its label are correct. The predicted depth may differ.
 
     examples (Iterable[Example]): The examples. Examples without the span group in the reference are skipped.
-    spans_key (str): Key of `doc.spans` for all entities, including nested entities. If another component writes
+    spans_key (str): Key in `doc.spans` for all entities, including nested entities. If another component writes
         predictions to this group, for example `spancat`, its spans are scored as well.
     RETURNS (Dict[str, Any]): `spans_<key>_p`, `_r`, `_f`, `_per_type` and `_per_depth`. `_per_depth` is a list that
         begins with the outermost depth. Its elements contain `p`, `r`, `f`, and the number of gold entities as `gold`.
@@ -78,7 +78,7 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
         predicted = read_entities(example.predicted, [spans_key])
         keys = dict.fromkeys(compared.key(entity.offsets) for entity in predicted)
         found, gold = [key for key in keys if compared.is_correct(key) is not None], list(compared.gold)
-        # Precision is computed at the depths of predicted entities, and recall at the depths of gold entities.
+        # Precision is computed at the predicted entities' depths, and recall at the gold entities' depths.
         for side, others, right in ((found, compared.gold, 0), (gold, set(found), 2)):
             for key, depth in zip(side, nesting_depths(side), strict=True):
                 per_depth[depth][right] += key in others
@@ -94,9 +94,9 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
 
 
 def nested_score_rows(scores: Mapping[str, Any]) -> list[tuple[str, list[float], int]]:
-    """Return table rows with the scores of nested entities: a row for all entities, and a row for each nesting depth.
+    """Return table rows with the scores for nested entities: a row for all entities, and a row for each nesting depth.
 
-    scores (Mapping[str, Any]): Scores of a pipeline. If they do not contain scores of nested entities, there are no
+    scores (Mapping[str, Any]): A pipeline's scores. If they do not contain scores for nested entities, there are no
         rows.
     RETURNS (list[tuple[str, list[float], int]]): Title, `[precision, recall, F1]`, and number of gold entities.
     """
@@ -123,7 +123,7 @@ def _depth_score(right: int, found: int, recalled: int, gold: int) -> dict[str, 
 
 
 def _count_matches(example: Example, per_type: dict[str, PRFScore]) -> None:
-    """Add the true positives, false positives and false negatives of an example to the scores of their labels."""
+    """Add an example's true positives, false positives and false negatives to the scores of their labels."""
     compared = CharComparison(example.reference, example.predicted)
     missed = set(compared.gold)
     for entity in predicted_offsets(example.predicted):
@@ -139,19 +139,19 @@ def _count_matches(example: Example, per_type: dict[str, PRFScore]) -> None:
 
 
 class CharComparison:
-    """Compares the entities of two Docs with the same text. The Docs can have different tokens and white space.
+    """Compares the entities in two Docs with the same text. The Docs can have different tokens and white space.
 
     Entities are compared by start, end and label. Start and end do not count white space characters. The triple is
-    called the *key* of an entity.
+    called the entity's *key*.
 
-    gold (dict[EntityOffsets, EntityOffsets]): Maps the key of each gold entity to its character offsets and label in
-        the reference Doc.
+    gold (dict[EntityOffsets, EntityOffsets]): Maps each gold entity's key to its character offsets and label in the
+        reference Doc.
     """
 
     def __init__(self, reference: Doc, predicted: Doc, spans_key: str | None = None) -> None:
         """Initialize the comparison.
 
-        spans_key (str | None): Key of `doc.spans` for nested gold entities. If None, only `doc.ents` is compared.
+        spans_key (str | None): Key in `doc.spans` for nested gold entities. If None, only `doc.ents` is compared.
         """
         before = _visible_before(reference)
         self._before = _visible_before(predicted)
@@ -171,9 +171,9 @@ class CharComparison:
     def is_correct(self, key: EntityOffsets) -> bool | None:
         """Return whether the reference Doc contains an entity.
 
-        Return None if tokens of the entity have no annotation, or if the entity consists of white space.
+        Return None if tokens in the entity have no annotation, or if the entity consists of white space.
 
-        key (EntityOffsets): The key of the entity.
+        key (EntityOffsets): The entity's key.
         """
         if key in self.gold:
             return True
@@ -181,7 +181,7 @@ class CharComparison:
         return None if start >= end or self._unknown[start:end].any() else False
 
     def gold_offsets(self, key: EntityOffsets) -> EntityOffsets:
-        """Convert the key of an entity to character offsets in the reference Doc."""
+        """Convert an entity's key to character offsets in the reference Doc."""
         start, end, label = key
         # `_ends` counts the characters that are not white space, up to and including each character.
         first, last = np.searchsorted(self._ends, (start + 1, end)).tolist()

@@ -29,10 +29,11 @@ LONGEST_WINDOW = 200
 # Default number of context tokens or characters on each side of a split within a sentence. The setting `overlap`
 # overrides it.
 USUAL_CONTEXT = 8
-# Minimum length of a window as a multiple of the context length. With context on both sides, predictions are kept for
-# at least half of a window.
+# Minimum window length as a multiple of the context length. With context on both sides, predictions are kept for at
+# least half of a window.
 _SHORTEST_WINDOW = 4
-# If a smaller fraction of a label's boundaries are inside Latin words, the boundaries are treated as annotation errors.
+# If less than this fraction of a label's boundaries are inside Latin words, these boundaries are treated as annotation
+# errors.
 _MISTAKES = 0.1
 
 
@@ -42,7 +43,7 @@ class TextSizes:
 
     If the setting `window` is None, longer texts are split into windows of about this size in prediction.
 
-    units (int | None): 90th percentile of the number of tokens or characters in a text.
+    units (int | None): 90th percentile of the text length in tokens or characters.
     sentences (int | None): 90th percentile of the number of sentences in a text.
     """
 
@@ -54,7 +55,7 @@ class TextSizes:
 class LearnedValues:
     """Values in a component's `cfg` that are computed in training and calibration.
 
-    token_length (float | None): Mean length of the training tokens in characters. None before training, or if the
+    token_length (float | None): Mean token length in the training data, in characters. None before training, or if the
         tokenizer is a `MultilingualTokenizer`. In the second case, the length depends on the languages in the text.
     text_length (int | None): See `TextSizes.units`.
     text_sentences (int | None): See `TextSizes.sentences`.
@@ -62,7 +63,7 @@ class LearnedValues:
     labels_with_ornaments (list[str]): Labels with training entities that begin or end with an ornament, such as an
         emoji.
     latin_edges (dict[str, list[int]]): Two numbers for each label: how many boundaries of its training entities are
-        inside a Latin word, and how many are at the boundary of a Latin word.
+        inside a Latin word, and how many are at the start or end of one.
     temperature (Any): Divisor of the CRF's scores when probabilities are computed. `spacy tener calibrate` sets the
         temperature, and `TenerNER.temperature` validates it.
     """
@@ -88,7 +89,7 @@ class LearnedValues:
     def rename(self, names: Mapping[str, str]) -> LearnedValues:
         """Return a copy in which labels are renamed.
 
-        names (Mapping[str, str]): New names of labels, as a dictionary from old to new names.
+        names (Mapping[str, str]): New names for labels, as a dictionary from old to new names.
         """
         return replace(
             self,
@@ -105,7 +106,7 @@ class LearnedValues:
 
 
 _UNTRAINED = LearnedValues()
-# Keys of `cfg` for learned values.
+# Keys in `cfg` for learned values.
 LEARNED = [value.name for value in fields(LearnedValues)]
 
 
@@ -162,7 +163,7 @@ class NERSettings:
 
     @property
     def prediction_sentences(self) -> int | None:
-        """Maximum number of sentences in a window of a long text. None if there is no limit."""
+        """Maximum number of sentences in a window. None if there is no limit."""
         return self.training_texts.sentences if self.window is None else None
 
     @property
@@ -172,7 +173,7 @@ class NERSettings:
 
     @property
     def needs_probabilities(self) -> bool:
-        """Whether probabilities must be computed to set the entities of a Doc."""
+        """Whether probabilities must be computed to set a Doc's entities."""
         return bool(self.spans_key or self.threshold)
 
     def thresholds(self, labels: Sequence[str]) -> list[float]:
@@ -196,5 +197,5 @@ class NERSettings:
             raise SettingError(f"threshold must be from 0 to 1, alone or for each label; got {self.threshold}")
 
 
-# Keys of `cfg` for settings.
+# Keys in `cfg` for settings.
 SETTINGS = [setting.name for setting in fields(NERSettings) if setting.name != "training_texts"]

@@ -1,4 +1,4 @@
-"""Conversion of entity annotation to BIOES tags, and masks of the tags that each character type can have."""
+"""Convert entity annotation to BIOES tags, and compute masks of the tags that each character type can have."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ UNKNOWN = -1
 
 @dataclass(frozen=True)
 class LabelIndex:
-    """The labels of a component. Some of them can be exempt from decoding rules.
+    """A component's labels. Some labels can be exempt from decoding rules.
 
-    hashes (Sequence[int]): Hashes of the labels. The index of a label is its position in this sequence.
+    hashes (Sequence[int]): Label hashes. A label's index is its position in this sequence.
     over_lines (Sequence[int]): Indices of the labels whose entities can contain line breaks.
     with_ornaments (Sequence[int]): Indices of the labels whose entities can begin or end with an ornament, such as an
         emoji.
@@ -91,7 +91,7 @@ def encode_units(units: Units, labels: LabelIndex) -> IntArray:
     """
     layout, index = labels.layout, labels.indices(units.label)
     begins, inside = ((units.iob == value) & (index >= 0) for value in (BEGIN, INSIDE))
-    # The unit is the last one of its entity (E or S) if the next unit is not inside the entity.
+    # The unit is the last one in its entity (E or S) if the next unit is not inside the entity.
     continues = np.append(inside[1:], False)
     tags = np.where(units.iob == MISSING, UNKNOWN, layout.outside)
     for is_tag, blocks in ((begins, (layout.single, layout.begin)), (inside, (layout.end, layout.inside))):

@@ -51,9 +51,9 @@ from .units import LINE_BREAK, ORNAMENT, DocView, view_of
 from .windows import WindowBatcher, check_shared, tokens_of_views, tokens_of_windows
 from .words import LexiconEditor
 
-# Keys of `cfg` that `update` changes. They do not affect the settings, so that a change requires no validation.
+# Keys in `cfg` that `update` changes. They do not affect the settings, so a change requires no validation.
 _CHANGED_BY_UPDATES = {"labels", "labels_over_lines", "labels_with_ornaments", "latin_edges"}
-# Number of Docs for inferring the dimensions of the model.
+# Number of Docs for inferring the model's dimensions.
 _SAMPLE_SIZE = 10
 # Batch size for collecting the strings in the training data.
 _OBSERVE_BATCH_SIZE = 256
@@ -92,7 +92,7 @@ class TenerNER(TrainablePipe):
 
         vocab (Vocab): The shared vocabulary.
         model (Model[List[Doc], List[Floats2d]]): The tagger, for example `spacy_tener.CRFTagger.v1`.
-        name (str): The name of the component in the pipeline.
+        name (str): The component's name in the pipeline.
         settings (Optional[NERSettings]): The settings. `make_tener_ner` describes them.
         scorer (Optional[Callable]): The scoring method.
         """
@@ -143,7 +143,7 @@ class TenerNER(TrainablePipe):
 
     @property
     def overlap_key(self) -> str | None:
-        """The key of `doc.spans` for nested entities. It is None if the model does not predict nested entities."""
+        """The key in `doc.spans` for nested entities. It is None if the model does not predict nested entities."""
         return self.settings.spans_key if self.depth > 1 else None
 
     @property
@@ -192,7 +192,7 @@ class TenerNER(TrainablePipe):
         return key
 
     def add_label(self, label: str) -> int:
-        """Add a label, before or after training. The weights of existing labels are kept.
+        """Add a label, before or after training. Existing labels keep their weights.
 
         label (str): The label.
         RETURNS (int): 1 if the label was added, 0 if it already exists.
@@ -220,7 +220,7 @@ class TenerNER(TrainablePipe):
         labels (Iterable[str]): Labels to add.
         teacher (Optional[Teacher]): The trained component, loaded a second time. In further training, it supplies soft
             targets for labels that a text is not annotated for. See `spacy_tener.Extension.v1`.
-        rename (Optional[Mapping[str, str]]): New names of existing labels, as a dictionary from old to new names.
+        rename (Optional[Mapping[str, str]]): New names for existing labels, as a dictionary from old to new names.
         """
         names, labels = dict(rename or {}), _checked_labels(labels, self.name)
         for label in names:
@@ -254,7 +254,7 @@ class TenerNER(TrainablePipe):
         labels (Optional[Iterable[str]]): The labels, for example from a file that `spacy init labels` created. By
             default, they are collected from the training data.
         teacher (Optional[Teacher]): The teacher for knowledge distillation, see `spacy_tener.Teacher.v1`. Its labels
-            are added to the labels of the component.
+            are added to the component's labels.
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if labels is None:
@@ -268,7 +268,7 @@ class TenerNER(TrainablePipe):
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
         # `TokenLengths` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
-        # length also depends on the languages in the text, so that it cannot be compared.
+        # length also depends on the languages in the text, so it cannot be compared.
         is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
         text_length, text_sentences = self._usual_sizes(get_examples())
         self._set_learned(
@@ -289,8 +289,7 @@ class TenerNER(TrainablePipe):
             add_requirements(nlp)
 
     def _check_nesting(self, get_examples: Callable[[], Iterable[Example]], teacher: Teacher | None) -> None:
-        """Raise an error if the settings, the training data or the teacher do not match the nesting depth of the
-        model."""
+        """Raise an error if the settings, the training data or the teacher do not match the model's nesting depth."""
         depth, key = self.depth, self.settings.spans_key
         if depth > 1 and key is None:
             remedy = f'Set spans_key = "sc" in the section of {self.name}: the group of doc.spans with all entities.'
@@ -310,7 +309,7 @@ class TenerNER(TrainablePipe):
         return [doc for doc in tokens_of_windows(batch).docs if len(doc)]
 
     def _usual_sizes(self, examples: Iterable[Example]) -> tuple[int, int] | tuple[None, None]:
-        """Return the 90th percentile of the text length, and of the number of sentences in a text.
+        """Return the 90th percentiles of the text length and the number of sentences in a text.
 
         The text length is a number of tokens or characters. If there are no texts, both values are None.
         """
@@ -330,16 +329,16 @@ class TenerNER(TrainablePipe):
             yield tokens_of_views(batch)
 
     def predict(self, docs: Iterable[Doc]) -> list[list[UnitEntity]]:
-        """Predict the entities of a batch of Docs. The Docs are not modified.
+        """Predict the entities in a batch of Docs. The Docs are not modified.
 
         docs (Iterable[Doc]): The Docs.
-        RETURNS (List[List[UnitEntity]]): The entities of each Doc. Start and end are token indices, or character
+        RETURNS (List[List[UnitEntity]]): The entities in each Doc. Start and end are token indices, or character
             offsets with `view = "characters"`.
         """
         return [entities for _, entities in self._find(docs, self.settings)]
 
     def _find(self, docs: Iterable[Doc], settings: NERSettings) -> list[tuple[DocView, list[UnitEntity]]]:
-        """Predict the entities of Docs. Return each Doc as a sequence of tokens or characters, together with its
+        """Predict the entities in Docs. Return each Doc as a sequence of tokens or characters, together with its
         entities."""
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
@@ -366,11 +365,11 @@ class TenerNER(TrainablePipe):
             add_entities(view_of(doc, settings.view), entities, settings, nested=self.depth > 1)
 
     def pipe(self, stream: Iterable[Doc], *, batch_size: int = 128, spans_key: str | None = None) -> Iterator[Doc]:
-        """Predict and set the entities of a stream of Docs.
+        """Predict and set the entities in a stream of Docs.
 
         stream (Iterable[Doc]): The Docs.
         batch_size (int): The number of Docs in a batch.
-        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities. It is only used for this call,
+        spans_key (Optional[str]): Key in `doc.spans` for entities with probabilities. It is only used for this call,
             and only if the setting `spans_key` is None. In `nlp.pipe`, pass
             `component_cfg={"tener_ner": {"spans_key": "sc"}}`.
         YIELDS (Doc): The Docs in order.
@@ -402,10 +401,10 @@ class TenerNER(TrainablePipe):
                 yield Decoding(view, self.labels, batch, index, settings.spans_key, existing[index])
 
     def annotate(self, decodings: Iterable[Decoding], *, spans_key: str | None = None) -> None:
-        """Set the entities of decoded Docs without running the model again. The result is the same as that of `pipe`.
+        """Set the entities of decoded Docs without running the model again. The result is the same as with `pipe`.
 
         decodings (Iterable[Decoding]): The decodings that `decode` returned.
-        spans_key (Optional[str]): Key of `doc.spans` for entities with probabilities. It is only used if the setting
+        spans_key (Optional[str]): Key in `doc.spans` for entities with probabilities. It is only used if the setting
             `spans_key` is None.
         """
         settings = self.settings
@@ -442,7 +441,7 @@ class TenerNER(TrainablePipe):
         RETURNS (Dict[str, Any]): The scores that the scorer returns. If the model predicts nested entities, their
             scores are added.
         """
-        # Two scorers iterate over the examples, so that a generator must be converted to a list.
+        # Two scorers iterate over the examples, so a generator must be converted to a list.
         examples = list(examples)
         scorer = self.active_scorer
         if scorer is None:
@@ -466,11 +465,11 @@ class TenerNER(TrainablePipe):
         sum over all possible tags.
 
         examples (Iterable[Example]): The examples.
-        drop (float): Dropout rate for layers that get it from the training loop, such as spaCy's layers. Layers of this
+        drop (float): Dropout rate for layers that get it from the training loop, such as spaCy's layers. Layers in this
             package ignore it and use the dropout rate in their config.
         sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later update.
-        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the name of the component as
-            key. The loss is the mean over windows. A text that is split into several windows counts several times.
+        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the component's name as key.
+            The loss is the mean over windows. A text that is split into several windows counts several times.
         RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
@@ -526,13 +525,12 @@ class TenerNER(TrainablePipe):
     ) -> dict[str, float]:
         """Train the model to keep its earlier predictions. This prevents catastrophic forgetting.
 
-        The loss is the cross-entropy between the tag sequence distributions of two models: the copy of the model that
+        The loss is the cross-entropy between the tag sequence distributions of two models: the copy that
         `nlp.resume_training()` creates, and the current model. Gold annotation is not used.
 
         examples (Iterable[Example]): The examples.
         sgd (Optional[Optimizer]): The optimizer. If it is None, gradients are accumulated for a later update.
-        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the name of the component as
-            key.
+        losses (Optional[Dict[str, float]]): Dictionary to which the loss is added, with the component's name as key.
         RETURNS (Dict[str, float]): The updated dictionary.
         """
         losses = {} if losses is None else losses
@@ -623,7 +621,7 @@ def _check_label(label: object) -> None:
 def _checked_labels(labels: Iterable[str], component: str) -> list[str]:
     """Return labels as a list. Raise an error if a label is not valid.
 
-    component (str): Name of the component, for the error message.
+    component (str): The component's name, for the error message.
     """
     if isinstance(labels, str):
         raise ValueError(f"The labels of '{component}' must be a list, not the string {labels!r}: [{labels!r}].")

@@ -38,7 +38,7 @@ _SCRIPTS: dict[Script, str] = {
     "myanmar": r"\u1000-\u103f\u1050-\u109f\ua9e0-\ua9fe\uaa60-\uaa7f",
     "tibetan": r"\u0f00-\u0f1f\u0f2a-\u0fbc",
 }
-# East Asian punctuation. Each of these characters is a separate token, even without spaces around it.
+# East Asian punctuation. Each character is a separate token, even without spaces around it.
 _PUNCTUATION = r"\u3001-\u3003\u3008-\u3020\u3030\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65"
 # Voiced sound marks and variation selectors. They belong to the previous character.
 _COMBINING = r"\u3099\u309a\ufe00-\ufe0f\U000e0100-\U000e01ef"
@@ -65,7 +65,7 @@ class CharTokenizer(ChineseTokenizer):
 
 
 class _Hashes(dict[str, int]):
-    """A cache for spaCy's hashes of strings. Only single characters are cached, which limits the size."""
+    """A cache for spaCy's string hashes. Only single characters are cached, which limits the size."""
 
     def __missing__(self, word: str) -> int:
         hashed: int = get_string_id(word)
@@ -80,7 +80,8 @@ _HASHES = _Hashes()
 def doc_of_characters(vocab: Vocab, words: list[str], spaces: list[bool]) -> Doc:
     """Create a Doc from words that are mostly single characters.
 
-    Creating the Doc from hashes takes a third of the time, but is only possible if the vocabulary contains all words.
+    Creating the Doc from hashes is three times as fast as from strings, but is only possible if the vocabulary contains
+    all words.
     """
     hashes: list[Any] = [_HASHES[word] for word in words]
     try:
@@ -136,8 +137,8 @@ def make_multilingual_tokenizer(
 ) -> Callable[[Language], MultilingualTokenizer]:
     """Create a tokenizer that splits text in some scripts into characters. Other text is split by spaCy's rules.
 
-    Registered as `spacy_tener.MultilingualTokenizer.v1`. The tokenizer supports every language of spaCy, including
-    `xx`, and requires no other package. Tokenization is non-destructive.
+    Registered as `spacy_tener.MultilingualTokenizer.v1`. The tokenizer supports every spaCy language, including `xx`,
+    and requires no other package. Tokenization is non-destructive.
 
     scripts (List[str]): The scripts that are split into characters: "han", "kana", "hangul", "thai", "lao", "khmer",
         "myanmar" and "tibetan". Select the scripts in which entities may begin or end inside a word.
@@ -170,7 +171,7 @@ def _split_pattern(scripts: tuple[Script, ...]) -> re.Pattern[str]:
 def characters_and_spaces(text: str) -> tuple[list[str], list[bool]]:
     """Split a text into characters. Return the characters, and whether each character is followed by a space.
 
-    The result is the same as that of spaCy's `get_words_and_spaces`. White space other than single spaces is not split.
+    The result is the same as with spaCy's `get_words_and_spaces`. White space other than single spaces is not split.
     """
     words: list[str] = []
     spaces: list[bool] = []

@@ -1,11 +1,11 @@
 """Views that represent a Doc as a sequence of units. A unit is a token, or a character with `view = "characters"`.
 
-`TokenView` and `CharacterView` have the same methods. The methods return the attributes of the units (`Units`) and the
-model input, and convert between units, tokens and character offsets. All other modules of the component use views, so
-that they work with tokens and with characters:
+`TokenView` and `CharacterView` have the same methods. The methods return the unit attributes (`Units`) and the model
+input, and convert between units, tokens and character offsets. The component's other modules use views, so they work
+with tokens and with characters:
 
     text                       张三 在北京
-    TokenView                  张三 | 在 | 北京              the tokens of any tokenizer
+    TokenView                  张三 | 在 | 北京              tokens from any tokenizer
     CharacterView              张 | 三 | ␠ | 在 | 北 | 京    all characters, including spaces
 """
 
@@ -63,14 +63,14 @@ _SENTENCE_END_ORTHS = np.array(sorted(map(get_string_id, SENTENCE_ENDS)), dtype=
 _FULL_STOP = "."
 _FULL_STOP_ORTH = np.uint64(get_string_id(_FULL_STOP))
 _EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
-# Attributes that earlier components may set and that layers may embed. HEAD is excluded, because the head of a token
-# can be outside the window.
+# Attributes that earlier components may set and that layers may embed. HEAD is excluded, because a token's head can be
+# outside the window.
 _EMBEDDABLE = [IDS[name] for name in _EMBEDDED]
 
 
 @dataclass(frozen=True)
 class Units:
-    """Attributes of the tokens or characters of one or more texts. *Shape:* (units,) for each attribute
+    """Attributes of the tokens or characters in one or more texts. *Shape:* (units,) for each attribute
 
     unit_type (IntArray): `TEXT`, `SPACE`, `LINE_BREAK` or `ORNAMENT`.
     iob (IntArray): The value of `Token.ent_iob`.
@@ -96,7 +96,7 @@ class Units:
         return is_preset
 
     def entities(self) -> list[tuple[int, int, int]]:
-        """Return the start, end and label hash of each entity. Start and end are indices of units."""
+        """Return the start, end and label hash of each entity. Start and end are unit indices."""
         first = np.flatnonzero((self.iob == BEGIN) & (self.label != 0))
         # An entity ends before the next unit that is not inside an entity.
         stops = np.append(np.flatnonzero(self.iob != INSIDE), len(self.iob))
@@ -105,11 +105,11 @@ class Units:
 
 
 def user_data_of(doc: Doc) -> dict[Any, Any]:
-    """Return the `user_data` of a Doc without the extension attributes of tokens and spans.
+    """Return a Doc's `user_data` without the extension attributes of tokens and spans.
 
     These attributes are stored with character offsets, which are not valid in a window.
     """
-    # spaCy's keys for extension attributes are ("._.", name, start, end). For an attribute of the Doc, `start` is None.
+    # spaCy's keys for extension attributes are ("._.", name, start, end). For a Doc attribute, `start` is None.
     data: Any = doc.user_data
     return {
         key: value
@@ -209,7 +209,7 @@ class TokenView(_View):
 
     @cached_property
     def _attributes(self) -> NDArray[np.uint64]:
-        """The values of the attributes in `_EMBEDDABLE` for each token. *Shape:* (units, attributes)"""
+        """The attributes in `_EMBEDDABLE` for each token. *Shape:* (units, attributes)"""
         # Convert all tokens at once. Per token, Span.to_array() would take ten times as long.
         attributes: Any = self.doc.to_array(_EMBEDDABLE)
         table: NDArray[np.uint64] = attributes
@@ -304,7 +304,7 @@ class TokenView(_View):
     def unit_span(self, start: int, end: int) -> tuple[int, int] | None:
         """Convert character offsets to a range of units (tokens or characters).
 
-        Return None if the offsets are not at boundaries of units.
+        Return None if the offsets are not at unit boundaries.
         """
         span = self.doc.char_span(start, end)
         return (span.start, span.end) if span is not None else None
@@ -352,7 +352,7 @@ class CharacterView(_View):
         return word_continuations(self._codes)
 
     def to_characters(self, tokens: Units) -> Units:
-        """Convert the attributes of tokens to attributes of their characters."""
+        """Convert token attributes to attributes of their characters."""
         position = np.arange(len(self))
         token = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)
@@ -363,7 +363,7 @@ class CharacterView(_View):
         # blocked token (B without a label), all characters have the same value.
         iob = np.where(~first & (label != 0), INSIDE, tokens.iob[token])
         # A space between two tokens is inside an entity if the next token continues the entity. Otherwise, the space is
-        # outside. If the annotation of the previous token is missing, the annotation of the space is missing as well.
+        # outside. If the previous token has missing annotation, the space also has missing annotation.
         continues = np.append(tokens.iob[1:], OUTSIDE)[token] == INSIDE
         outside = np.where(tokens.iob[token] == MISSING, MISSING, OUTSIDE)
         return Units(
@@ -416,7 +416,7 @@ DocView = TokenView | CharacterView
 
 
 def join_units(views: Sequence[DocView]) -> Units | None:
-    """Concatenate the attributes of the tokens or characters of all texts. Return None if all tags are allowed
+    """Concatenate the attributes of the tokens or characters in all texts. Return None if all tags are allowed
     everywhere.
 
     To save time, attributes are not computed for texts that do not restrict the tags, see `TokenView.is_unrestricted`.
@@ -436,7 +436,7 @@ def _unrestricted_units(length: int) -> Units:
 
 
 def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
-    """Return for each token or character which of its neighbours are letters of the same Latin word.
+    """Return for each token or character which of its neighbours are letters in the same Latin word.
 
     The value is 1 for the previous neighbour, 2 for the next neighbour, and 3 for both. All texts are concatenated.
     Return None if each Latin word is a single token. *Shape:* (units,)

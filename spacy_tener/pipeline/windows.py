@@ -1,4 +1,4 @@
-"""Splitting of Docs into windows, and batches of windows with a limited size.
+"""Split Docs into windows, and group the windows into batches with a limited size.
 
 In this example, a document is split into windows of at most 8 units (tokens or characters) with an overlap of 2. The
 predictions for the units in brackets are kept:
@@ -36,7 +36,7 @@ from .units import CharacterView, DocView
 
 @dataclass(frozen=True)
 class Window:
-    """A window over a document, as indices of units (tokens or characters).
+    """A window over a document. All indices count units (tokens or characters).
 
     The model processes the units from `start` to `end`. The predictions from `keep_start` to `keep_end` are kept, and
     other units are context. The kept ranges of all windows cover the document without gaps or overlaps.
@@ -52,7 +52,7 @@ class Window:
 
     @property
     def kept_slice(self) -> slice:
-        """The part of the window whose predictions are kept, as a slice that is relative to the start of the window."""
+        """The part of the window whose predictions are kept, as a slice relative to the window's start."""
         return slice(self.keep_start - self.start, self.keep_end - self.start)
 
 
@@ -94,7 +94,7 @@ ItemT = TypeVar("ItemT")
 def batch_by_size(items: Iterable[ItemT], limit: int, size: Callable[[Any], int] = len) -> Iterator[list[ItemT]]:
     """Group items into batches with a total size of at most `limit`. A larger item becomes a separate batch.
 
-    size (Callable[[Any], int]): Function that returns the size of an item.
+    size (Callable[[Any], int]): Function that returns an item's size.
     """
     batch: list[ItemT] = []
     total = 0
@@ -144,9 +144,9 @@ class WindowBatcher:
     If the model has a listener, each Doc is a single window, and all Docs are a single batch. The reason is that the
     shared component (such as `tok2vec`) has computed the vectors for this batch of complete Docs.
 
-    settings (NERSettings): The settings of the component.
+    settings (NERSettings): The component's settings.
     size (int): Maximum number of tokens or characters in a window.
-    sentences (int | None): Maximum number of sentences in a window of a long text.
+    sentences (int | None): Maximum number of sentences in a window.
     listens (bool): Whether the model has a listener.
     shims (list[TorchShim]): The model's shims. They are stored, because walking the model takes long.
     """
@@ -205,7 +205,7 @@ class WindowBatcher:
         return iter([docs]) if self.listens else batch_by_size(docs, self.settings.max_units)
 
     def emissions(self, model: TaggerModel, docs: Sequence[SplitDoc]) -> Rows:
-        """Run the model, and return the emissions for all tokens or characters of the Docs.
+        """Run the model, and return the emissions for all tokens or characters in the Docs.
 
         If windows overlap, only the emissions in their kept ranges are returned. *Shape:* (units, tags)
         """
@@ -221,7 +221,7 @@ class WindowBatcher:
 
 
 def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
-    """Raise an error if a listener of the model has no vectors for a Doc.
+    """Raise an error if a listener in the model has no vectors for a Doc.
 
     This happens if the shared component (such as `tok2vec`) has not processed the Doc. Listeners would silently return
     zeros.

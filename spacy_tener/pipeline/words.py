@@ -19,14 +19,14 @@ from ..features.lexicon import is_valid_word
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
 
-# Maximum number of words in a list, of named lists, and of characters in a word. Longer words are discarded with a
-# warning. If there are too many words or lists, an error is raised.
+# Maximum numbers: words in a list, named lists, and characters in a word. Longer words are discarded with a warning. If
+# there are too many words or lists, an error is raised.
 MAX_WORDS, MAX_LISTS, MAX_WORD_LENGTH = 1_000_000, 10_000, 40
 _Item = TypeVar("_Item")
 
 
 class WordListOwner(Protocol):
-    """An object that has word lists: the vocabulary of an embedder, or a component."""
+    """An object that has word lists: an embedder's vocabulary, or a component."""
 
     @property
     def lists(self) -> WordLists: ...
@@ -38,9 +38,9 @@ class WordListEditor(ABC):
     @property
     @abstractmethod
     def list_owners(self) -> Sequence[WordListOwner]:
-        """The objects whose lists are edited. All of them get the same lists.
+        """The objects whose lists are edited. They all get the same lists.
 
-        This can be a single component, or several embedders of a model.
+        This can be a single component, or several embedders in a model.
         """
 
     @property
@@ -52,7 +52,7 @@ class WordListEditor(ABC):
         """Remove words from a list.
 
         words (Iterable[str]): The words.
-        name (str): Name of the list. By default, the list that applies to all Docs is changed.
+        name (str): The list's name. By default, the list that applies to all Docs is changed.
         """
         check_list_name(name)
         self._change(name, {}, removed=[strip_word(word) for word, _ in limit_words(pair_with_tags(words), name)])
@@ -60,14 +60,14 @@ class WordListEditor(ABC):
     def clear(self, name: str = "") -> None:
         """Remove a list. If the list hides or blocks words, the words can be found again.
 
-        name (str): Name of the list. By default, the list that applies to all Docs is removed.
+        name (str): The list's name. By default, the list that applies to all Docs is removed.
         """
         with LOCK:
             for owner in self.list_owners:
                 owner.lists.put(name, None)
 
     def _entries(self, name: str) -> Mapping[str, WordListEntry]:
-        """Return the words of a list and their entries. Raise an error if there is no list with this name."""
+        """Return the words in a list, with their entries. Raise an error if there is no list with this name."""
         if name:
             check_choice("list of words", name, self.names)
         return next((owner.lists.lists.get(name, WordList()).entries for owner in self.list_owners), {})
@@ -75,7 +75,7 @@ class WordListEditor(ABC):
     def _must_hide(self, owner: WordListOwner, word: str) -> bool:
         """Return whether a removed word needs an entry that hides it.
 
-        This is necessary if the word is also in the lexicon of the model, which cannot be changed.
+        This is necessary if the word is also in the model's lexicon, which cannot be changed.
         """
         return False
 
@@ -90,9 +90,9 @@ class WordListEditor(ABC):
     ) -> None:
         """Change a list in all `list_owners`. If an error is raised, no list is changed.
 
-        name (str): Name of the list. The empty string is the list that applies to all Docs.
+        name (str): The list's name. The empty string is the list that applies to all Docs.
         entries (Mapping[str, WordListEntry]): Words to add, with their entries.
-        removed (Sequence[str]): Words to remove, or to hide if they are in the lexicon of the model.
+        removed (Sequence[str]): Words to remove, or to hide if they are in the model's lexicon.
         keep_entry (Callable[[WordListEntry], bool]): Function that returns whether to keep an existing entry.
         saved (bool | None): Whether to save the list with the pipeline. If None, the present value is kept.
         """
@@ -124,7 +124,7 @@ def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, Wo
     """Return the valid words with their entries. Warn about invalid words.
 
     entries (Mapping[str, WordListEntry]): Words and their entries.
-    name (str): Name or description of the list, for the warning.
+    name (str): The list's name or description, for the warning.
     """
     valid = {word: entry for word, entry in entries.items() if is_valid_word(word) and len(word) <= MAX_WORD_LENGTH}
     invalid = [word[:MAX_WORD_LENGTH] for word in entries if word not in valid]
@@ -141,7 +141,7 @@ def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, Wo
 def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
     """Convert words to a list. Raise an error if there are more than `MAX_WORDS`.
 
-    name (str): Name of the list, for the error message.
+    name (str): The list's name, for the error message.
     """
     found = list(islice(items, MAX_WORDS + 1))
     if len(found) > MAX_WORDS:
@@ -153,7 +153,7 @@ def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
 
 
 def check_list_name(name: object) -> None:
-    """Raise an error if the name of a list is not a string that can be encoded in UTF-8."""
+    """Raise an error if a list name is not a string that can be encoded in UTF-8."""
     if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
         raise ValueError(
             f"The name of a list of words must be a string that can be encoded in UTF-8, but got {name!r}."
@@ -163,8 +163,8 @@ def check_list_name(name: object) -> None:
 def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
     """Return words with their tags.
 
-    words (Iterable[str] | Mapping[str, str]): The words, or a dictionary of words and their tags.
-    tag (str): The tag of the words if `words` is not a dictionary.
+    words (Iterable[str] | Mapping[str, str]): The words, or a dictionary from words to tags.
+    tag (str): The tag for all words if `words` is not a dictionary.
     """
     if isinstance(words, str):
         raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
@@ -179,7 +179,7 @@ def strip_word(word: object, tag: object = "") -> str:
 
 
 class TaggedWordListOwner(WordListOwner, Protocol):
-    """An embedder or tagger that has word lists and uses the tags of the words.
+    """An embedder or tagger that has word lists and uses the words' tags.
 
     tag_names (list[str]): The supported tags, for error messages.
     """
@@ -191,8 +191,7 @@ class TaggedWordListOwner(WordListOwner, Protocol):
 
 
 class LexiconEditor(WordListEditor):
-    """Editor for the word lists of a trained component. The words are used as features in addition to the model's
-    lexicon.
+    """Editor for a trained component's word lists. The words are used as features in addition to the model's lexicon.
 
     The default list, whose name is empty, applies to all Docs. To use other lists for a Doc, set `doc._.tener_words` to
     a name or to a list of names.
@@ -203,7 +202,7 @@ class LexiconEditor(WordListEditor):
 
         vocabularies (Iterable[Any]): The vocabularies of the model's embedders. Vocabularies without word lists are
             ignored.
-        component (str): Name of the component, for error messages.
+        component (str): The component's name, for error messages.
         """
         self._tagged_owners: list[TaggedWordListOwner] = [
             vocabulary for vocabulary in vocabularies if hasattr(vocabulary, "lists")
@@ -215,9 +214,9 @@ class LexiconEditor(WordListEditor):
         return self._tagged_owners
 
     def words(self, name: str = "") -> dict[str, str]:
-        """Return the words of a list, with their tags.
+        """Return the words in a list, with their tags.
 
-        name (str): Name of the list. By default, the list that applies to all Docs is used.
+        name (str): The list's name. By default, the list that applies to all Docs is used.
         """
         return {word: entry.tag for word, entry in self._entries(name).items() if not entry.hidden}
 
@@ -226,10 +225,10 @@ class LexiconEditor(WordListEditor):
     ) -> None:
         """Add words to a list. The change takes effect immediately.
 
-        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their tags.
-        tag (str): The tag of the words if `words` is not a dictionary. The model must be trained with this tag. In
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary from words to tags.
+        tag (str): The tag for all words if `words` is not a dictionary. The model must be trained with this tag. In
             jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
-        name (str): Name of the list. By default, the list that applies to all Docs is changed.
+        name (str): The list's name. By default, the list that applies to all Docs is changed.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, new lists are saved, and
             existing lists keep their present value.
         """
@@ -245,7 +244,7 @@ class LexiconEditor(WordListEditor):
         """Remove words from a list. If they are also in the model's lexicon, the model no longer uses them.
 
         words (Iterable[str]): The words.
-        name (str): Name of the list. By default, the list that applies to all Docs is changed.
+        name (str): The list's name. By default, the list that applies to all Docs is changed.
         """
         self._check(name)
         super().remove(words, name=name)
@@ -257,8 +256,8 @@ class LexiconEditor(WordListEditor):
 
         path (Union[str, Path]): A file in UTF-8. Each line contains `word`, `word<TAB>frequency`, `word<TAB>tag`, or
             `word frequency tag` as in jieba.
-        tag (str): The tag of words without a tag in the file.
-        name (str): Name of the list. By default, the list that applies to all Docs is replaced.
+        tag (str): The tag for words without a tag in the file.
+        name (str): The list's name. By default, the list that applies to all Docs is replaced.
         min_frequency (int): Minimum frequency. Words with a lower frequency are discarded.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, new lists are saved, and
             existing lists keep their present value.
@@ -277,7 +276,7 @@ class LexiconEditor(WordListEditor):
         return isinstance(owner, LexiconVocabulary) and word in owner.lexicon
 
     def _check(self, name: str) -> None:
-        """Raise an error if the name of a list is not valid, or if the model does not use words as features."""
+        """Raise an error if a list name is not valid, or if the model does not use words as features."""
         check_list_name(name)
         if not self._tagged_owners:
             raise RemedyError(

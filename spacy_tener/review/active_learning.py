@@ -55,7 +55,7 @@ class Suggestion:
 
     @property
     def text(self) -> str:
-        """Return the text of the record."""
+        """Return the record's text."""
         return str(self.record[TEXT_COLUMN])
 
 
@@ -92,8 +92,8 @@ def suggest(
 def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str]) -> list[Task]:
     """Create annotation tasks from chosen texts, with the pipeline's entities as suggestions.
 
-    The probability and the score of a task refer to the best label sequence of the first `tener_ner` in the pipeline.
-    Without a `tener_ner`, tasks have no entities.
+    A task's probability and score refer to the best label sequence of the first `tener_ner` in the pipeline. Without a
+    `tener_ner`, tasks have no entities.
 
     chosen (Sequence[Suggestion]): The chosen texts.
     labels (Sequence[str]): Only entities with these labels are included.
@@ -121,9 +121,9 @@ def make_tasks(nlp: Language, chosen: Sequence[Suggestion], labels: Sequence[str
 def most_uncertain(
     nlp: Language | None, records: Iterable[Record], n: int, *, excluded: Set[str] = frozenset()
 ) -> list[Suggestion]:
-    """Return the n most uncertain texts, in descending order of uncertainty.
+    """Return the n most uncertain texts, by descending uncertainty.
 
-    The uncertainty of a text is multiplied by its `variety`, so that repetitive texts get a lower rank. Of several
+    A text's uncertainty is multiplied by its `variety`, so that repetitive texts get a lower rank. Of several
     near-duplicates (see `near_duplicate_key`), only the first is returned. Texts with equal uncertainty keep their
     input order.
 
@@ -156,8 +156,8 @@ def near_duplicate_key(text: str) -> str:
 
 
 def variety(text: str) -> float:
-    """Return the type-token ratio of the text's character 4-grams: the number of distinct 4-grams divided by the number
-    of all 4-grams.
+    """Return the type-token ratio of the text's character 4-grams: the number of distinct 4-grams, divided by the total
+    number.
 
     The ratio is low for repetitive texts. Such texts have a high entropy, because the same uncertain decision occurs
     many times, but annotating them is not very informative.
@@ -180,10 +180,10 @@ def _measure(nlp: Language | None, records: Iterable[Record]) -> Iterator[tuple[
 
 
 def profiles(texts: Sequence[str]) -> Profiles:
-    """Return a feature vector for each text, to measure the similarity of texts.
+    """Return a feature vector for each text, to measure text similarity.
 
     The features are counts of character bigrams and trigrams, hashed to `WIDTH` dimensions. The square root of the
-    counts reduces the weight of repeated n-grams. Vectors have an L2 norm of 1, so that their dot product is the cosine
+    counts reduces the weight of repeated n-grams. Vectors have the L2 norm 1, so their dot product is the cosine
     similarity.
 
     RETURNS (Profiles): Feature vectors. *Shape:* (texts, WIDTH)
@@ -223,8 +223,8 @@ def _buckets(text: str) -> NDArray[np.int64]:
 def select_diverse(weights: Sequence[float], vectors: Profiles, n: int, annotated: Iterable[str] = ()) -> list[int]:
     """Choose n diverse texts with a greedy algorithm.
 
-    Each step chooses the text with the largest product of weight and cosine distance to the nearest text that was
-    chosen before. If several texts have the same product, the first one is chosen.
+    Each step chooses the text with the highest score. The score is the text's weight, multiplied by the cosine distance
+    to the nearest text that was chosen before. If several texts have the same score, the first one is chosen.
 
     weights (Sequence[float]): Weight of each text, at least 0.
     vectors (Profiles): Feature vectors from `profiles`. *Shape:* (texts, WIDTH)

@@ -1,7 +1,7 @@
 """Export texts with suggested entities to doccano, Label Studio and Prodigy.
 
-Used by the command `suggest`. These tools and Python both count offsets in code points, so that offsets need no
-conversion. `tener convert` imports the annotated texts.
+Used by the command `suggest`. These tools and Python both count offsets in code points, so offsets need no conversion.
+`tener convert` imports the annotated texts.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Task:
 class Tool:
     """An annotation tool that texts can be exported to.
 
-    write (Callable[[Sequence[Task]], str]): Return the content of the import file for some tasks.
-    interface (Callable[[Sequence[str]], str] | None): Return the tool's configuration for some labels. None if the tool
-        doesn't need a configuration.
+    write (Callable[[Sequence[Task]], str]): Function that returns the content of an import file for tasks.
+    interface (Callable[[Sequence[str]], str] | None): Function that returns the tool's configuration for some labels.
+        None if the tool doesn't need a configuration.
     """
 
     write: Callable[[Sequence[Task]], str]
@@ -73,7 +73,7 @@ def doccano(tasks: Sequence[Task]) -> str:
 def label_studio(tasks: Sequence[Task]) -> str:
     """Return tasks in Label Studio's JSON format, with the predicted entities as pre-annotations.
 
-    The pre-annotations refer to the tag names `label` and `text` of `labelling_interface`.
+    The pre-annotations refer to the tag names `label` and `text` in `labelling_interface`.
     """
     return json.dumps([_label_studio_task(task) for task in tasks], ensure_ascii=False, indent=1) + "\n"
 

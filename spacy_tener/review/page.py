@@ -5,7 +5,7 @@ downloads these decisions as a JSON file. Each decision replaces gold entities w
 
     [{"doc": 3, "text": "...", "decisions": [{"gold": [[0, 3, "ORG"]], "entities": [[0, 3, "PER"]]}]}]
 
-`apply_to_corpus` applies the decisions of a review to the corpus. `tener convert` creates a new corpus from the
+`apply_to_corpus` applies the decisions from a review to the corpus. `tener convert` creates a new corpus from the
 decisions on an annotation page. Used by the commands `review` and `suggest --format page`.
 """
 
@@ -42,14 +42,14 @@ PAGE, REVIEW_DATA, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 def write_review(
     output: Path, reviewed: Sequence[ReviewedDoc], corpus: str, *, limit: int, label_order: Sequence[str] = ()
 ) -> tuple[list[SuspectedError], list[SuspectedError]]:
-    """Write the results of a review to a directory: an HTML page, all suspected errors, and the probabilities of all
-    Docs.
+    """Write review results to a directory: an HTML page, all suspected errors, and the probability of each Doc's gold
+    annotation.
 
     output (Path): The output directory.
-    reviewed (Sequence[ReviewedDoc]): All Docs of the corpus.
-    corpus (str): The file name of the corpus.
+    reviewed (Sequence[ReviewedDoc]): All Docs in the corpus.
+    corpus (str): The corpus file's name.
     limit (int): Maximum number of texts on the page.
-    label_order (Sequence[str]): All labels of the pipeline. The order determines the label colours.
+    label_order (Sequence[str]): The pipeline's labels. Their order determines the label colours.
     RETURNS (tuple[list[SuspectedError], list[SuspectedError]]): All suspected errors, and the suspected errors on the
         page.
     """
@@ -68,9 +68,9 @@ def review_page(
     """Return an HTML page to review texts with suspected errors. The texts with the most suspicious errors come first.
 
     errors (Sequence[SuspectedError]): The errors to show, ranked by suspicion.
-    docs (Mapping[int, ReviewedDoc]): All Docs of the corpus, by index.
-    corpus (str): The file name of the corpus.
-    label_order (Sequence[str]): All labels of the pipeline. The order determines the label colours.
+    docs (Mapping[int, ReviewedDoc]): All Docs in the corpus, by index.
+    corpus (str): The corpus file's name.
+    label_order (Sequence[str]): The pipeline's labels. Their order determines the label colours.
     """
     # Iterate in reverse, so that the most suspicious error of each text overwrites the less suspicious errors.
     most_suspicious = {error.doc: error for error in reversed(errors)}
@@ -108,7 +108,7 @@ def annotation_page(
     labels (Iterable[str]): The labels to annotate. The keys 1 to 9 select the first nine labels.
     model (str): The name of the model that chose the texts, for the title.
     inputs (str): The names of the files that contain the raw texts, for the title.
-    label_order (Sequence[str]): All labels of the pipeline. The order determines the label colours.
+    label_order (Sequence[str]): The pipeline's labels. Their order determines the label colours.
     lang (str): The language of the texts.
     overlapping (bool): Show nested entities. By default, the page shows only outermost entities.
     """
@@ -203,7 +203,7 @@ def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
     )
 
 
-# In JSON data of a page and of decisions, this key marks texts with nested entities.
+# Key that marks texts with nested entities, in the JSON data for pages and for decisions.
 NESTED = "nested"
 _REMEDY = (
     "Pass the file that was downloaded from the page of a review. The file of `suggest --format page` is converted by "
@@ -226,7 +226,7 @@ class Applied:
 
 
 def read_decisions(path: Path) -> list[dict[str, Any]]:
-    """Read and validate a JSON file of decisions. Each record contains a text and the decisions about its entities.
+    """Read and validate a JSON file with decisions. Each record contains a text and the decisions about its entities.
 
     Raises an InputError if the file can't be read or has another format.
     """
@@ -248,12 +248,12 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
 
 
 def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
-    """Apply the decisions of a review to a `.spacy` file, and return the new content of the file.
+    """Apply the decisions from a review to a `.spacy` file, and return the file's new content.
 
     Raises a RemedyError if no decision can be applied.
 
     data (Path): The `.spacy` file. It is not modified.
-    decisions (Path): The JSON file of decisions.
+    decisions (Path): The JSON file with decisions.
     RETURNS (tuple[bytes, Applied]): The new content, and the numbers of applied and rejected decisions.
     """
     records = read_decisions(decisions)
@@ -270,15 +270,15 @@ def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
 
 
 def apply_decisions(docs: Sequence[Doc], records: Iterable[Mapping[str, Any]]) -> Applied:
-    """Apply the decisions of a review to Docs in place.
+    """Apply the decisions from a review to Docs in place.
 
-    Each record contains the index and the text of a Doc, and decisions about its entities. If the Doc at this index has
-    a different text, for example because the corpus was shuffled, the Doc is looked up by its text. In this case, the
+    Each record contains a Doc's index and text, and decisions about its entities. If the Doc at this index has a
+    different text, for example because the corpus was shuffled, the Doc is looked up by its text. In this case, the
     decisions are rejected if several Docs have the same text.
 
     A decision is also rejected if its gold entities were changed after the review.
 
-    docs (Sequence[Doc]): All Docs of the corpus.
+    docs (Sequence[Doc]): All Docs in the corpus.
     records (Iterable[Mapping[str, Any]]): Records from `read_decisions`.
     """
     applied = Applied()
@@ -318,8 +318,8 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
             fitting.append((gold, decided, is_applied))
         else:
             applied.rejected.append(_describe_rejected(doc, gold or decided, "the annotation has changed"))
-    # Remove the old entities of all decisions before adding new entities, because the new entity of one decision may
-    # overlap the old entity of another decision.
+    # Remove the old entities of all decisions before adding new entities, because one decision's new entity may overlap
+    # another decision's old entity.
     removed = {entity for gold, _, _ in fitting for entity in gold}
     after = {entity: ent for entity, ent in before.items() if entity not in removed}
     for gold, decided, is_applied in fitting:
@@ -343,7 +343,7 @@ def _apply(doc: Doc, record: Mapping[str, Any], applied: Applied) -> None:
 
 
 def _write_entities(doc: Doc, before: Mapping[EntityOffsets, Span], after: Mapping[EntityOffsets, Span]) -> None:
-    """Set `doc.ents` and the span groups of a Doc to the new entities. The annotation of unchanged tokens is kept.
+    """Set a Doc's `doc.ents` and span groups to the new entities. Unchanged tokens keep their annotation.
 
     `doc.ents` can't contain overlapping entities. Of overlapping entities, only the longest is stored. If a shorter
     entity extends beyond the longest, its other tokens get missing annotation, as in the output of `convert`.

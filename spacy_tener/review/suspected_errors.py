@@ -48,7 +48,7 @@ EntityPair = tuple[Sequence[FoundEntity], Sequence[FoundEntity]]
 class SuspectedError:
     """A difference between the gold annotation and the model's best label sequence.
 
-    doc (int): Index of the Doc in the corpus.
+    doc (int): The Doc's index in the corpus.
     gold (tuple[FoundEntity, ...]): Gold entities that the model did not predict, with their probabilities.
     found (tuple[FoundEntity, ...]): Entities that the model predicted instead.
     suspicion (float): Score between 0 and 1 to rank suspected errors. See `rank_suspected_errors`.
@@ -87,14 +87,14 @@ class SuspectedError:
 class ReviewedDoc:
     """A Doc with gold annotation and its suspected errors.
 
-    number (int): Index of the Doc in the corpus.
+    number (int): The Doc's index in the corpus.
     doc (Doc): The Doc.
     probability (float): Probability of the Doc's gold annotation according to the model. If tokens have missing
         annotation, the probabilities of all possible tags are summed.
     suspected_errors (tuple[SuspectedError, ...]): The suspected errors, ordered by position.
     unknown (int): Number of gold entities whose label the model doesn't have. These entities are not reviewed.
-    group (str | None): Key of the span group in `doc.spans` that contains nested entities. None if only outermost
-        entities are reviewed.
+    group (str | None): Key in `doc.spans` for the span group with nested entities. None if only outermost entities are
+        reviewed.
     """
 
     number: int
@@ -195,8 +195,8 @@ def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Do
 
     doc (Doc): A Doc with gold annotation. It is not modified.
     labels (Sequence[str]): The model's labels.
-    group (str | None): Key of the span group in `doc.spans` that contains nested entities. None if the model doesn't
-        predict nested entities.
+    group (str | None): Key in `doc.spans` for the span group with nested entities. None if the model doesn't predict
+        nested entities.
     """
     unknown = [span for span in all_entities(doc, group) if span.label_ not in labels]
     if not unknown:
@@ -229,9 +229,9 @@ def disagreements(
     """Group the gold entities and predicted entities that differ into suspected errors.
 
     By default, overlapping entities belong to the same suspected error. Overlapping nested entities may all be correct,
-    so that a gold entity and a predicted entity are grouped only if their overlap is large (see `_similar`).
+    so a gold entity and a predicted entity are grouped only if their overlap is large (see `_similar`).
 
-    number (int): Index of the Doc in the corpus.
+    number (int): The Doc's index in the corpus.
     gold (Sequence[FoundEntity]): The gold entities.
     found (Sequence[FoundEntity]): The predicted entities.
     nested (bool): Whether entities may be nested.
@@ -278,7 +278,7 @@ def _similar(gold: Sequence[FoundEntity], found: Sequence[FoundEntity]) -> Seque
 
 
 def _overlap_ratio(a: FoundEntity, b: FoundEntity) -> float:
-    """Return the Jaccard index (intersection over union) of the characters of two entities."""
+    """Return the Jaccard index (intersection over union) of two entities' characters."""
     shared = min(a.end, b.end) - max(a.start, b.start)
     return shared / (a.end - a.start + b.end - b.start - shared)
 
@@ -303,7 +303,7 @@ class CrossValidation:
     code: Path | None = None
 
     def folder(self, fold: int) -> Path:
-        """Return the directory of a fold. Fold indices start at 0, and directory names at 1."""
+        """Return a fold's directory. Fold indices start at 0, and directory names at 1."""
         return self.output / FOLDS / str(fold + 1)
 
 
@@ -322,11 +322,11 @@ def cross_validation(
 
     Raises a ConfigError if the config has no `tener_ner`, or if the development set doesn't exist.
 
-    config (str): The path of a config, or the name of a config in this package.
+    config (str): A path, or the name of a config in this package.
     docs (Sequence[Doc]): The corpus.
     output (Path): The directory for data and pipelines of all folds.
     folds (int): Number of folds.
-    dev (Path | None): The development set, on which the best model is selected. By default, `paths.dev` of the config.
+    dev (Path | None): The development set, on which the best model is selected. By default, the config's `paths.dev`.
     settings (Sequence[str]): Settings that override the config, such as `training.max_steps=100`.
     gpu_id (int): The GPU, or -1 for the CPU.
     code (Path | None): A Python file to import before training, with additional registered functions.
@@ -378,7 +378,7 @@ def cross_train(
             pool.shutdown(wait=False, cancel_futures=True)
             processes.stop()
             raise
-    # Only now, because the memory that this process takes on the GPU would be missing in the training runs.
+    # Activate the GPU only now. Otherwise, this process would take GPU memory that the training runs need.
     use_gpu(validation.gpu_id)
     for fold in range(validation.folds):
         docs = [(number, doc) for number, doc in enumerate(validation.docs) if folds[number] == fold]
@@ -386,7 +386,7 @@ def cross_train(
 
 
 def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> TrainingRun:
-    """Write the training data of a fold, and return the training run.
+    """Write a fold's training data, and return the training run.
 
     Raises a ConfigError if the config's training corpus doesn't use the path `paths.train`.
 

@@ -4,7 +4,7 @@
 
 - `app`: the ASGI application with its routes, and the server.
 - `service`: the served models.
-- `worker`: the queue of each model, and dynamic batching.
+- `worker`: each model's queue, and dynamic batching.
 - `schema`: request and response models.
 - `access`: API key and request limits.
 - `ml_backend`: the Label Studio backend.

@@ -8,7 +8,7 @@ A Label Studio project specifies its texts and labels in a labelling interface, 
       <Text name="text" value="$text"/>
     </View>
 
-Label Studio and Python both count offsets in code points, so that offsets need no conversion. The backend is stateless.
+Label Studio and Python both count offsets in code points, so offsets need no conversion. The backend is stateless.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VARIABLE = re.compile(r"\$([\w.]+)")
 
 
 class LoggingRoute(ServiceRoute):
-    """A route that logs errors. Label Studio only shows the HTTP status of an error, without the message."""
+    """A route that logs errors. Label Studio only shows an error's HTTP status, without the message."""
 
     async def answer(self, handler: Handler, request: Request) -> Response:
         try:
@@ -99,7 +99,7 @@ class Region(BaseModel):
 
 
 class Prediction(BaseModel):
-    """The prediction for a task, with the entities in all texts of the task.
+    """The prediction for a task, with the entities in all its texts.
 
     score (float | None): Length-normalized probability of the best label sequences, see `sequence_score`. None if the
         pipeline has no `tener_ner`.
@@ -199,7 +199,7 @@ async def webhook(request: WebhookRequest) -> WebhookResponse:
 
 
 class TaskText(NamedTuple):
-    """A text of a task, with the predicted entities.
+    """A text in a task, with the predicted entities.
 
     tag (TextTag): The tag for this text in the labelling interface.
     text (str): The text.
@@ -244,8 +244,8 @@ class TextTag:
 
     name (str): The tag's name.
     variable (str): The key of the text in a task's data. For nested data, a path such as `document.text`.
-    labels (dict[str, tuple[str, str]]): For each label of the pipeline, the name of the `Labels` tag and the
-        corresponding label in the interface.
+    labels (dict[str, tuple[str, str]]): For each pipeline label, the name of the `Labels` tag and the corresponding
+        label in the interface.
     """
 
     name: str
@@ -317,7 +317,7 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
 
 
 def _normalised(element: ElementTree.Element) -> tuple[str, dict[str, str]]:
-    """Return the tag name and the attributes of an XML element. All names are lower-cased, since Label Studio is
+    """Return an XML element's tag name and attributes. All names are lower-cased, since Label Studio is
     case-insensitive.
     """
     return element.tag.lower(), {key.lower(): value for key, value in element.attrib.items()}
@@ -337,7 +337,7 @@ def _variable_of(attributes: dict[str, str]) -> str:
 
 
 def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, str]:
-    """Map the pipeline's labels to the labels of a `Labels` tag. Labels without a match are left out.
+    """Map the pipeline's labels to the labels in a `Labels` tag. Labels without a match are left out.
 
     The following matches are tried in this order:
 
@@ -360,7 +360,7 @@ def _matches(control: ElementTree.Element, labels: Sequence[str]) -> dict[str, s
 
 
 def _choices_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the labels of a `Labels` tag with their attributes. Labels of nested `Labels` tags are not included.
+    """Yield the labels in a `Labels` tag with their attributes. Labels in nested `Labels` tags are not included.
 
     The label is the attribute `alias` or, without an alias, the attribute `value`.
     """

@@ -121,7 +121,7 @@ class ModelInfo(BaseModel):
 
 
 class Limits(BaseModel):
-    """Limits for requests and for the server process. The response of `/v1/models` only contains the request limits:
+    """Limits for requests and for the server process. The response from `/v1/models` only contains the request limits:
     `characters`, `explained`, `texts` and `body`.
     """
 
@@ -202,7 +202,7 @@ def invalid(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
 
 
 def _fields(errors: Sequence[Mapping[str, Any]], error_type: str) -> list[str]:
-    """Return the names of fields that have errors of the given pydantic type. Only the first three names are returned,
+    """Return the names of fields with errors of the given pydantic type. Only the first three names are returned,
     followed by "...".
     """
     fields = [_field(error) for error in errors if error["type"] == error_type and _field(error)]

@@ -35,7 +35,7 @@ class ServedModel:
     entities (TextFunction): Find the entities in texts.
     sequences (TextFunction): Find the entities and the best label sequence of the first `tener_ner`. There is no label
         sequence if the pipeline has no `tener_ner`.
-    model_version (str): Name, version and file digest of the pipeline at the time when it was loaded.
+    model_version (str): The pipeline's name, version and file digest when it was loaded.
     explanations (TextFunction | None): Explain the entities in texts. None if the pipeline has no `tener_ner`.
     """
 
@@ -181,7 +181,7 @@ class Service:
         """Raise a ServiceError if a text is too long.
 
         text (str): The text.
-        where (str): The name of the text in the error message, such as `texts.0`.
+        where (str): The text's name in the error message, such as `texts.0`.
         limit (int | None): Maximum number of characters. By default, the service's `characters` limit.
         """
         limit = self.limits.characters if limit is None else limit
@@ -210,12 +210,13 @@ def _with_words(text: str, words: Mapping[str, str] | None) -> InputText:
 def _explain_texts(name: str, nlp: Language, texts: Sequence[InputText]) -> list[Explanation]:
     with nlp.memory_zone():
         explanations = [explain(nlp, make_doc(nlp, text)) for text in texts]
-    # Replace the local path of the pipeline with the model's name in the service.
+    # Replace the pipeline's local path with the model's name in the service.
     return [replace(explained, pipeline={**explained.pipeline, "name": name}) for explained in explanations]
 
 
 def to_response(text: str, entities: Sequence[FoundEntity], options: Options) -> list[EntityOut]:
-    """Convert entities to response models. Apply the minimum probability and the offset unit of the request options."""
+    """Convert entities to response models. Apply the minimum probability and the offset unit from the request
+    options."""
     offsets = utf16_offsets(text) if options.offsets == "utf16" else None
     return [
         EntityOut(

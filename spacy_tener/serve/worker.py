@@ -1,7 +1,7 @@
-"""Dynamic batching of requests.
+"""Process concurrent requests in dynamic batches.
 
-The `Worker` of a pipeline collects the texts of concurrent requests in a queue. A single thread processes the texts in
-batches of similar length:
+A pipeline's `Worker` collects the texts from concurrent requests in a queue. A single thread processes batches of texts
+with similar lengths:
 
     request ─┐
     request ─┼─ queue ── batches ── thread
@@ -35,7 +35,7 @@ WAIT = 0.002
 
 @dataclass(frozen=True, eq=False)
 class QueuedText:
-    """A text in the queue of a worker.
+    """A text in a worker's queue.
 
     task (TextFunction): The function to apply to the text.
     text (InputText): The text.
@@ -55,7 +55,7 @@ class QueuedText:
         return self.cost
 
 
-# Queue entry that stops the worker. Its priority is lower than the priority of all texts.
+# Queue entry that stops the worker. Its priority is lower than any text's priority.
 _QUEUE_END = (2, 0, None)
 
 
@@ -96,7 +96,7 @@ class Worker:
         return sum(self._waiting)
 
     def is_full(self, priority: int = 0) -> bool:
-        """Return whether the queue accepts no more texts of the given priority.
+        """Return whether the queue accepts no more texts with the given priority.
 
         Explanations (priority 1) don't reduce the queue size that is available for predictions (priority 0).
         """
@@ -239,7 +239,8 @@ def batches_by_task(queued: Sequence[QueuedText]) -> Iterator[list[QueuedText]]:
 
 
 def _answers(batch: Sequence[QueuedText]) -> list[Any]:
-    """Apply the task of a batch. Return a result or a `ServiceError` for each text. Runs in the executor's thread."""
+    """Apply a batch's task to its texts. Return a result or a `ServiceError` for each text. Runs in the executor's
+    thread."""
     answers = answer_each(batch[0].task, [queued.text for queued in batch]) if batch else []
     for index, answer in enumerate(answers):
         if isinstance(answer, Exception):

@@ -73,7 +73,7 @@ def read_config(path: Path | str) -> Config:
 
 
 def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield all sections and values of a config with their dotted names, such as `training.max_steps`. Each section
+    """Yield all sections and values in a config with their dotted names, such as `training.max_steps`. Each section
     comes before its values.
     """
     for key, value in config.items():
@@ -83,14 +83,14 @@ def entries(config: Mapping[str, Any], parent: str = "") -> Iterator[tuple[str, 
 
 
 def keys(config: Mapping[str, Any]) -> list[str]:
-    """Return the dotted names of all sections and values of a config."""
+    """Return the dotted names of all sections and values in a config."""
     return [name for name, _ in entries(config)]
 
 
 def problems(error: ConfigValidationError) -> str:
-    """Return the message of a validation error on a single line.
+    """Return a validation error's message on a single line.
 
-    The message of the exception itself is long, because confection appends the whole config.
+    The exception's own message is long, because confection appends the whole config.
     """
     found = [f"{'.'.join(map(str, problem.get('loc', [])))}: {problem.get('msg')}" for problem in error.errors or []]
     return "; ".join(found) or " ".join((error.desc or error.title or "").split())
@@ -104,9 +104,9 @@ def _parser() -> configparser.ConfigParser:
 
 
 def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
-    """Parse the text of a config. Raises a ConfigError with the line number of a syntax error.
+    """Parse a config's text. Raises a ConfigError with the line number if there is a syntax error.
 
-    path (Path | str): The path of the config, for the error message.
+    path (Path | str): The config's path, for the error message.
     """
     parser = _parser()
     try:
@@ -125,13 +125,13 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
 
 
 def _sort_sections(parser: configparser.ConfigParser) -> str:
-    """Return the text of a config with sorted sections and headers of all parent sections, as confection requires.
+    """Return a config's text with sorted sections and headers for all parent sections, as confection requires.
 
     Overlays may omit headers of empty parent sections.
     """
     names = parser.sections()
     parents = (name[: dot.start()] for name in names for dot in re.finditer(r"\.", name))
-    # Add headers of missing parents. The name `*` stands for positional arguments and needs no header.
+    # Add headers for missing parents. The name `*` stands for positional arguments and needs no header.
     wanted = {name: None for name in (*names, *parents) if name in names or "*" not in name.split(".")}
     ordered = _parser()
     for name in sorted(wanted, key=lambda name: name.count(".")):
@@ -146,7 +146,7 @@ def _sort_sections(parser: configparser.ConfigParser) -> str:
 def check_no_ner(config: Mapping[str, Any]) -> None:
     """Raise a ConfigError if a `tener_ner` component has settings or the model of spaCy's `ner`.
 
-    This happens if a user starts from a config for `ner` and changes only the factory of the component.
+    This happens if a user starts from a config for `ner` and changes only the component's factory.
     """
     for name, component in config.get("components", {}).items():
         if component.get("factory") != "tener_ner":
@@ -179,7 +179,7 @@ def check_renamed(config: Mapping[str, Any]) -> None:
 
 
 def renamed_argument(section: Mapping[str, Any], argument: str) -> str:
-    """Return the new name of an argument, or an empty string if the argument was not renamed.
+    """Return an argument's new name, or an empty string if the argument was not renamed.
 
     section (Mapping[str, Any]): The config section of a registered function.
     argument (str): The argument's name in the section.
@@ -189,14 +189,14 @@ def renamed_argument(section: Mapping[str, Any], argument: str) -> str:
 
 
 def find_base(config: Path | str) -> Path:
-    """Return the path of a corpus config. The argument can be a path, or the name of a config in this package, such as
+    """Return the path to a corpus config. The argument can be a path, or the name of a config in this package, such as
     `weibo`.
     """
     return find(config, BASES, "config")
 
 
 def find_overlay(config: Path | str) -> Path:
-    """Return the path of an overlay. The argument can be a path, or the name of an overlay in this package, such as
+    """Return the path to an overlay. The argument can be a path, or the name of an overlay in this package, such as
     `flat-atssa`.
     """
     return find(config, OVERLAYS, "overlay")
@@ -208,7 +208,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def find(config: Path | str, folder: Path, kind: str) -> Path:
-    """Return the path of a config file.
+    """Return the path to a config file.
 
     config (Path | str): A path, or the name of a config in the folder. If the argument contains a slash, ends with
         `.cfg` or is an existing file, it is a path.
@@ -224,7 +224,7 @@ def find(config: Path | str, folder: Path, kind: str) -> Path:
 
 
 def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise: str) -> Path:
-    """Return the path of a named config in a folder. Raises a ConfigError if there is no such config.
+    """Return the path to a named config in a folder. Raises a ConfigError if there is no such config.
 
     folder (Path): The folder to search.
     name (str): The config's name, without suffix.
@@ -241,8 +241,8 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
 
 
 def description(config: Path) -> str:
-    """Return the description of a config: the comment lines at the beginning of the file. The description ends before
-    the first empty comment line.
+    """Return a config's description: the comment lines at the beginning of the file, up to the first empty comment
+    line.
     """
     lines = config.read_text(encoding="utf8").splitlines()
     comment = itertools.takewhile(lambda line: line.startswith("# "), lines)

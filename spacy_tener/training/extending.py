@@ -28,22 +28,22 @@ from .config_files import entries
 from .overlays import fill
 
 TRAIN, DEV = "train.spacy", "dev.spacy"
-# The new texts are split into this number of folds. One of the folds is the development set.
+# The new texts are split into this number of folds. One fold is the development set.
 _N_FOLDS = 10
 # The learning rate is the pipeline's original learning rate multiplied by this factor. With a higher learning rate, the
-# scores of the existing labels decrease more than the scores of the new labels increase.
+# existing labels' scores decrease more than the new labels' scores increase.
 RATE_FACTOR = 0.3
 
 
 @dataclass(frozen=True)
 class Extension:
-    """The labels to add to a component of a trained pipeline.
+    """The labels to add to a component in a trained pipeline.
 
-    model (str): Path or package name of the pipeline.
+    model (str): The pipeline's path or package name.
     nlp (Language): The pipeline.
     pipe (TenerNER): The component to extend.
     labels (Sequence[str]): Labels that are annotated in the new texts.
-    rename (Mapping[str, str]): New names for existing labels of the component.
+    rename (Mapping[str, str]): New names for the component's existing labels.
     """
 
     model: str
@@ -97,7 +97,7 @@ class Extension:
             yield doc
 
     def _rename(self, doc: Doc) -> None:
-        """Rename the labels of a Doc's entities in place.
+        """Rename the entity labels in a Doc in place.
 
         Entities get missing annotation if their label is split. For example, if ORG is renamed to COMPANY, and the new
         texts are annotated with COMPANY and CLUB, an existing ORG entity may be either a COMPANY or a CLUB.
@@ -111,9 +111,9 @@ class Extension:
         doc.set_ents(entities, missing=missing, default="unmodified")
 
     def config(self, output: Path, steps: int) -> Config:
-        """Create the config of the training run.
+        """Create the config for the training run.
 
-        output (Path): Directory of the training and development set.
+        output (Path): Directory with the training and development set.
         steps (int): Number of training steps.
         """
         config = self.nlp.config.copy()
@@ -128,12 +128,11 @@ class Extension:
                 config["components"][name]["replace_listeners"] = _listeners(self.nlp.config["components"][name])
         config["corpora"] = {name: _corpus(f"${{paths.{name}}}") for name in ("train", "dev")}
         config["paths"] = {**config["paths"], "train": str(output / TRAIN), "dev": str(output / DEV)}
-        # Keep all other settings of the original training run, such as the batch size and dropout.
+        # Keep all other settings from the original training run, such as the batch size and dropout.
         training = config["training"]
         training.update(train_corpus="corpora.train", dev_corpus="corpora.dev")
         training.update(max_steps=steps, max_epochs=0, patience=0, eval_frequency=steps)
-        # The model is selected by the F1 score of entities. The scores of other components don't change, since they are
-        # frozen.
+        # The model is selected by the entity F1 score. Other components are frozen, so their scores don't change.
         training["score_weights"] = dict.fromkeys(training["score_weights"]) | {
             "ents_f": 1.0,
             "ents_p": 0.0,
@@ -156,12 +155,12 @@ class Extension:
 
 
 def _corpus(path: str) -> dict[str, Any]:
-    """Create the config section of a corpus reader."""
+    """Create the config section for a corpus reader."""
     return {"@readers": "spacy.Corpus.v1", "path": path, "gold_preproc": False, "max_length": 0, "limit": 0}
 
 
 def _adapt_optimizer(optimizer: dict[str, Any], steps: int) -> None:
-    """Adapt an optimizer's config in place: set the number of steps of the learning rate schedule, and multiply the
+    """Adapt an optimizer's config in place: set the number of steps in the learning rate schedule, and multiply the
     learning rate by `RATE_FACTOR`.
     """
     schedule = optimizer.get("learn_rate", 0.001)
@@ -199,14 +198,14 @@ def plan_extension(
 
     Raises a RemedyError if the pipeline can't be extended with these texts.
 
-    model (str): Path or package name of the pipeline.
+    model (str): The pipeline's path or package name.
     nlp (Language): The pipeline.
     component (str | None): The component to extend. Optional if the pipeline has a single `tener_ner`.
     docs (Sequence[Doc]): The new texts.
     labels (Sequence[str]): Labels that are annotated in the new texts. By default, all labels in the new texts that the
         component doesn't have.
-    rename (Mapping[str, str]): New names for existing labels of the component.
-    old (Iterable[Doc]): Optional training data of the pipeline, for additional training on gold annotation.
+    rename (Mapping[str, str]): New names for the component's existing labels.
+    old (Iterable[Doc]): The pipeline's own training data (optional), for additional training on gold annotation.
     """
     pipe = find_crf_pipe(nlp, component, pipeline_name=model)
     if pipe.name in overlap_groups(nlp):

@@ -3,21 +3,21 @@
 An overlay is a partial config. Overlays are merged into the corpus config in the given order, according to these rules:
 
 * Sections are merged key by key, and the overlay takes precedence.
-* If the overlay changes the registered function of a section (for example `@architectures`) or the `factory` of a
-  component, the whole section is replaced, including its subsections.
+* If the overlay changes a section's registered function (for example `@architectures`) or a component's `factory`, the
+  whole section is replaced, including its subsections.
 * An overlay can't delete keys. To disable a setting, set it to `null`. To remove a component, omit it in
   `nlp.pipeline`.
 * Headers of empty parent sections are optional.
 
 An overlay that replaces a section can refer to the original section as `${here}`, and to its values as
-`${here.learn_rate}`. For example, this overlay wraps the optimizer of the config:
+`${here.learn_rate}`. For example, this overlay wraps the config's optimizer:
 
     [training.optimizer]
     @optimizers = "my.LookAhead.v1"
     inner = ${here}
 
-An overlay that removes a component from the pipeline can move sections of this component to another component. For
-example, `${components.tener_ner.model.tok2vec}` is replaced by the section of the removed `tener_ner`.
+An overlay that removes a component from the pipeline can move the component's sections to another component. For
+example, `${components.tener_ner.model.tok2vec}` is replaced by the section from the removed `tener_ner`.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ _UNKNOWN_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Sequence[str] = ()) -> Config:
     """Merge overlays and single settings into a corpus config, fill in defaults and validate the result.
 
-    Variables such as `${paths.train}` are not interpolated. Raises a ConfigError that contains the name of the invalid
-    overlay or setting.
+    Variables such as `${paths.train}` are not interpolated. Raises a ConfigError that names the invalid overlay or
+    setting.
 
-    base (Path | str): Path of a corpus config, or the name of a config in this package, such as `weibo`.
+    base (Path | str): Path to a corpus config, or the name of a config in this package, such as `weibo`.
     overlays (Sequence[Path | str]): Paths or names of overlays, such as `flat-atssa`. They are applied in this order.
     settings (Sequence[str]): Settings in the form `section.key=value`. Values are written as in a config, but strings
         don't need quotes. Dictionaries are replaced, not merged. The key must exist in the filled config.
@@ -112,8 +112,7 @@ def _apply_overlays(config: Config, overlays: Mapping[str, Config], base: Path |
 
 
 def _suggest_fix(config: Config, overlays: Mapping[str, Config]) -> str:
-    """Find out how to fix a combination of overlays that is invalid. Try to reorder the overlays, and to remove each of
-    them.
+    """Find out how to fix an invalid combination of overlays. Try to reorder the overlays, and to remove each one.
 
     RETURNS (str): A suggestion for the error message. Empty if no fix was found.
     """
@@ -168,7 +167,7 @@ def _merge(config: Config, updates: Config) -> Config:
 
 
 def _order_like(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str, Any]:
-    """Sort the keys of a config in the order of a template. Keys that the template doesn't contain come last.
+    """Sort a config's keys in the order of a template. Keys that the template doesn't contain come last.
 
     model (Mapping[str, Any]): The template.
     """
@@ -180,9 +179,7 @@ def _order_like(config: Mapping[str, Any], model: Mapping[str, Any]) -> dict[str
 
 
 def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the factory or the source of a component, as a pair of key and value. Return None if the section specifies
-    neither.
-    """
+    """Return a component's factory or source, as a (key, value) pair. Return None if the section specifies neither."""
     return next(((key, component[key]) for key in ("factory", "source") if key in component), None)
 
 
@@ -190,7 +187,7 @@ def _origin(component: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config, Config]:
-    """Resolve the references in an overlay: `${here}`, and sections of removed components.
+    """Resolve the references in an overlay: `${here}`, and sections from removed components.
 
     name (str): The overlay's name, for error messages.
     RETURNS (tuple[Config, Config]): The config without the sections that the overlay replaces, and the resolved
@@ -221,7 +218,7 @@ def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config
 def _replaced_section(config: Config, overlay: Config, section: str) -> str:
     """Return the name of the section that `${here}` refers to.
 
-    This is usually the section of the same name in the config. If there is no such section, use the closest parent
+    This is usually the section with the same name in the config. If there is no such section, use the closest parent
     section in the config, but only if the overlay replaces the parent's function.
     """
     above = section
@@ -299,7 +296,7 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
 
 
 class _Function(str):
-    """The name of a registered function, with the name of the overlay that set it.
+    """A registered function's name, with the name of the overlay that set it.
 
     This string subclass is preserved when overlays are merged. `_check_replaced` uses it to detect overlays without
     effect.
@@ -327,7 +324,7 @@ def _mark_functions(overlay: Config, name: str) -> Config:
 
 
 def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
-    """Raise a ConfigError if an overlay has no effect, because later overlays replace all of its functions.
+    """Raise a ConfigError if an overlay has no effect, because later overlays replace all its functions.
 
     Overlays without functions only change values. These values may be overridden.
     """
@@ -335,8 +332,8 @@ def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
     names = list(overlays)
     for index, (name, overlay) in enumerate(overlays.items()):
         later = names[index + 1 :]
-        # If two overlays set the same function, the merged config only contains the name of the later overlay. The
-        # earlier overlay is not reported in this case.
+        # If two overlays set the same function, the merged config only contains the later overlay's name. The earlier
+        # overlay is not reported in this case.
         repeated = {pair for other in later for pair in _functions(overlays[other]).items()}
         if _functions(overlay).items() - repeated and name not in remaining:
             reason = f"{name}: has no effect, since {' or '.join(later)} replaces it"
@@ -407,7 +404,7 @@ def _get(config: Mapping[str, Any], key: str) -> Any:
 
 
 def fill(config: Config) -> Config:
-    """Fill in the defaults of all registered functions, and validate the config. Variables are not interpolated.
+    """Fill in the defaults for all registered functions, and validate the config. Variables are not interpolated.
 
     The components are created once for validation, so this function takes about as long as loading the pipeline.
     """
@@ -422,7 +419,7 @@ def fill(config: Config) -> Config:
 
 @contextmanager
 def wrap_config_errors(what: str) -> Iterator[None]:
-    """Convert exceptions of spaCy, confection and registered functions to a ConfigError with a one-line message.
+    """Convert exceptions from spaCy, confection and registered functions to a ConfigError with a one-line message.
 
     what (str): Description of the config for the message.
     """
@@ -438,9 +435,9 @@ def wrap_config_errors(what: str) -> Iterator[None]:
 
 
 def read_trained_config(path: Path, *, interpolate: bool = True) -> Config:
-    """Read the config of a trained pipeline.
+    """Read a trained pipeline's config.
 
-    path (Path): The path of the pipeline's `config.cfg`.
+    path (Path): The path to the pipeline's `config.cfg`.
     interpolate (bool): Replace variables with their values.
     """
     config = read_config(path)
@@ -462,7 +459,7 @@ def _check_unknown_keys(config: Config, filled: Config) -> None:
 
 
 def _explain_error(text: str, what: str) -> ConfigError:
-    """Convert an error message of spaCy to a ConfigError. Suggest a fix for unknown factories and functions.
+    """Convert a spaCy error message to a ConfigError. Suggest a fix for unknown factories and functions.
 
     text (str): The error message.
     what (str): Description of the config for the message.

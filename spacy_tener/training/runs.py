@@ -3,7 +3,7 @@
     processes = Processes(jobs=2)
     failure = train(TrainingRun("flat", Path("runs/flat"), config), processes)
 
-The output directory contains a manifest with the inputs of the run. `is_trained` compares the manifest with the current
+The output directory contains a manifest with the run's inputs. `is_trained` compares the manifest with the current
 inputs, so that commands can skip completed runs. Used by the commands `extend` and `review`, and by `research/`.
 """
 
@@ -41,7 +41,7 @@ _THREADS_VARIABLE = "OMP_NUM_THREADS"
 _TERMINATION_TIMEOUT = 10.0
 
 
-# Callback for each line of a process's output.
+# Callback for each line in a process's output.
 Echo = Callable[[str], object]
 
 
@@ -53,7 +53,7 @@ class Processes:
     """Run `python -m spacy` commands in subprocesses. Instances are thread-safe.
 
     jobs (int): Number of commands that may run in parallel. The CPU cores are divided equally among them.
-    echo (Echo | None): Callback for each line of output.
+    echo (Echo | None): Callback for each output line.
     """
 
     def __init__(self, jobs: int = 1, echo: Echo | None = None) -> None:
@@ -83,7 +83,7 @@ class Processes:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     env=self._environment,
-                    # A new process group, so that `_signal` can terminate child processes as well.
+                    # Start a new process group, so that `_signal` can terminate child processes as well.
                     start_new_session=True,
                 )
                 self._running.add(process)
@@ -151,15 +151,16 @@ def _signal(process: subprocess.Popen[bytes], number: int) -> None:
             os.killpg(process.pid, number)
 
 
-# The subdirectory of the trained pipeline. This and the following names are in the output directory of a training run.
+# The subdirectory with the trained pipeline. This path and the following paths are relative to the output directory of
+# a training run.
 MODEL = DIR_MODEL_BEST
 # Scores on the test set.
 METRICS_TEST = "metrics.json"
 # Scores on the development set.
 METRICS_DEV = "metrics-dev.json"
-# Scores of all evaluations during training, as JSONL.
+# Scores from all evaluations during training, as JSONL.
 LOG = "training.jsonl"
-# Console output of all commands.
+# Console output from all commands.
 OUTPUT = "output.log"
 # A training run fails if this score was never logged, for example because the config has no `tener_ner`.
 SCORE = "ents_f"
@@ -175,7 +176,7 @@ _SECTIONS_WITH_FOLDERS = ("paths", "corpora", "initialize")
 class TrainingRun:
     """A training run and its output directory.
 
-    name (str): Name of the run.
+    name (str): The run's name.
     folder (Path): Output directory.
     config (Config): The complete training config.
     gpu_id (int): The GPU, or -1 for the CPU.
@@ -197,8 +198,8 @@ class TrainingRun:
         return ["--gpu-id", str(self.gpu_id), *(["--code", str(self.code)] if self.code else [])]
 
     def manifest(self) -> Manifest:
-        """Create a manifest with the current inputs of the run: all values of the interpolated config, and digests of
-        all files that the config refers to.
+        """Create a manifest with the run's current inputs: all values in the interpolated config, and digests of all
+        files that the config refers to.
 
         When the run is completed, `train` adds `MODEL` to the manifest.
         """
@@ -211,7 +212,7 @@ class TrainingRun:
 
 
 def train(run: TrainingRun, processes: Processes) -> str:
-    """Train a pipeline in a subprocess. Results of an earlier run in the same directory are deleted.
+    """Train a pipeline in a subprocess. Results from an earlier run in the same directory are deleted.
 
     run (TrainingRun): The training run.
     processes (Processes): Runs the subprocess.
@@ -257,10 +258,10 @@ def is_trained(run: TrainingRun) -> bool:
 
 
 def _as_input(name: str, value: Any) -> Any:
-    """Convert a config value to a manifest entry. If the value is the path of a file or directory, the entry contains a
+    """Convert a config value to a manifest entry. If the value is the path to a file or directory, the entry contains a
     digest.
 
-    name (str): Dotted name of the value in the config.
+    name (str): The value's dotted name in the config.
     value (Any): The value.
     """
     if not isinstance(value, str | Path) or not str(value):
@@ -279,7 +280,7 @@ def exit_reason(status: int, folder: Path) -> str:
     """Describe why a training process failed, with the last line of its output.
 
     status (int): Exit status. Negative numbers are signals.
-    folder (Path): Directory that contains the log of the process.
+    folder (Path): Directory that contains the process's log.
     """
     if status < 0:
         return f"was killed by signal {-status}"

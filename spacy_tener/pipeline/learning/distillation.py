@@ -40,8 +40,8 @@ class Teacher:
     This class must not be a dataclass: spaCy's validation of `initialize` would convert the object to a dictionary.
 
     component (str): Name of the `tener_ner` in the teacher's pipeline.
-    weight (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - weight`.
-    temperature (float): Divisor of all scores of the teacher's CRF, in addition to its calibrated temperature.
+    weight (float): Weight of the distillation loss. The loss for the gold annotation has the weight `1 - weight`.
+    temperature (float): Divisor of all scores in the teacher's CRF, in addition to its calibrated temperature.
     limit (int): Maximum memory for cached soft targets, in bytes.
     only_missing_labels (bool): Whether to use the teacher only for labels that a text is not annotated for.
     """
@@ -81,7 +81,7 @@ class Teacher:
         return scaled
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
-        """Return the teacher's emissions for Docs of the student. The emissions are cached, up to the memory limit.
+        """Return the teacher's emissions for the student's Docs. The emissions are cached, up to the memory limit.
 
         views (Sequence[DocView]): The student's Docs, as sequences of tokens or characters.
         RETURNS (list[SoftTarget]): The emissions for each Doc. *Shape:* (units, teacher's tags)
@@ -91,7 +91,7 @@ class Teacher:
 
     def _predict(self, views: Sequence[DocView]) -> list[SoftTarget]:
         later = self.nlp.pipe_names[self.nlp.pipe_names.index(self.component) :]
-        # Call the tokenizer directly, because `nlp.pipe` raises an error for texts of more than a million characters.
+        # Call the tokenizer directly, because `nlp.pipe` raises an error for texts with more than a million characters.
         docs = self.nlp.pipe((self.nlp.tokenizer(view.doc.text) for view in views), disable=later)
         teacher_views = [view_of(doc, self.settings.view) for doc in docs]
         for teacher_view, view in zip(teacher_views, views, strict=True):
@@ -125,7 +125,7 @@ def load_teacher(
 
     path (Optional[Union[str, Path]]): The teacher's pipeline: a directory, or the name of an installed package.
     component (str): Name of the `tener_ner` in the teacher's pipeline.
-    weight (float): Weight of the distillation loss. The loss of the gold annotation has the weight `1 - weight`. Texts
+    weight (float): Weight of the distillation loss. The loss for the gold annotation has the weight `1 - weight`. Texts
         without annotation only have the distillation loss.
     temperature (float): Divisor of the teacher's scores, in addition to its calibrated temperature. Values above 1
         flatten the teacher's distribution.

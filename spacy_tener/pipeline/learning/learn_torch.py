@@ -1,4 +1,4 @@
-"""Losses of `tener_ner` in PyTorch, and the accumulation of their gradients.
+"""Compute the losses of `tener_ner` in PyTorch, and accumulate their gradients.
 
 Texts are processed in batches of windows. Accumulating the gradients of the batches limits memory.
 """
@@ -45,8 +45,8 @@ def batch_loss(crf: CRF, emissions: Tensor, targets: Sequence[Target]) -> Tensor
     If a text is only partly annotated, its likelihood is the sum over all tag sequences that agree with the annotation.
     Each negative example adds `-log(1 - P(span | annotation))` to the loss.
 
-    emissions (Tensor): The emissions of all texts, concatenated. *Shape:* (units, depth * tags)
-    targets (Sequence[Target]): The targets of all texts, as sorted by `concatenate_by_depth`.
+    emissions (Tensor): The emissions for all texts, concatenated. *Shape:* (units, depth * tags)
+    targets (Sequence[Target]): The targets, as sorted by `concatenate_by_depth`.
     """
     emissions = split_depths(emissions, emissions.shape[1] // crf.layout.n_tags)
     lengths = [len(target.tags) for target in targets]
@@ -70,7 +70,7 @@ def _weights(targets: Sequence[Target]) -> Tensor:
 
 
 def _allowed_tags(targets: Sequence[Target], possible: Mask | None, layout: TagLayout) -> Mask:
-    """Return a mask of the tags that agree with the gold annotation. The units of all texts are concatenated.
+    """Return a mask of the tags that agree with the gold annotation. All texts are concatenated.
 
     *Shape:* (units, tags)
     """
@@ -132,11 +132,11 @@ def distillation_loss(
     The loss is the weighted sum over all texts.
 
     student (CRF): The student's CRF.
-    teacher (CRF): The teacher's CRF. Its labels must be the first labels of the student.
-    emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, depth * tags)
-    soft_targets (Sequence[SoftTarget]): The teacher's emissions of each text.
-    targets (Sequence[Target]): Targets with the weight of each text and the tags that it allows. The targets of all
-        texts at depth 0 come first.
+    teacher (CRF): The teacher's CRF. Its labels must be the student's first labels.
+    emissions (Tensor): The student's emissions for all texts, concatenated. *Shape:* (units, depth * tags)
+    soft_targets (Sequence[SoftTarget]): The teacher's emissions for each text.
+    targets (Sequence[Target]): Targets with the weight and the allowed tags for each text. The targets at depth 0 come
+        first, for all texts.
     """
     depth = emissions.shape[1] // student.layout.n_tags
     lengths = [len(scores) for scores in soft_targets] * depth
@@ -162,10 +162,10 @@ def completion_loss(
     teacher's distribution is conditioned on the annotation. For fully annotated texts, the loss is `batch_loss`.
 
     student (CRF): The student's CRF.
-    teacher (CRF): The teacher's CRF. Its labels must be the first labels of the student.
-    emissions (Tensor): The student's emissions of all texts, concatenated. *Shape:* (units, depth * tags)
-    soft_targets (Sequence[SoftTarget]): The teacher's emissions of each text.
-    targets (Sequence[Target]): The targets. The targets of all texts at depth 0 come first.
+    teacher (CRF): The teacher's CRF. Its labels must be the student's first labels.
+    emissions (Tensor): The student's emissions for all texts, concatenated. *Shape:* (units, depth * tags)
+    soft_targets (Sequence[SoftTarget]): The teacher's emissions for each text.
+    targets (Sequence[Target]): The targets. Those at depth 0 come first, for all texts.
     """
     lengths, layout = [len(target.tags) for target in targets], student.layout
     depth = emissions.shape[1] // layout.n_tags
@@ -202,7 +202,7 @@ def completion_loss(
     return loss
 
 
-# A function that computes the loss of a batch. Its arguments are the windows, their tokens or characters, and the
+# A function that computes the loss for a batch. Its arguments are the windows, their tokens or characters, and the
 # emissions.
 WindowLoss = Callable[[Sequence[DocWindow], TokenBatch, Tensor], Tensor]
 
@@ -218,9 +218,9 @@ def learn(
     """Run the model on training texts, compute the loss and accumulate the gradients.
 
     targets (Sequence[Sequence[Target]]): The gold annotation of each text, with one target for each nesting depth.
-    name (str): Name of the component, for error messages.
+    name (str): The component's name, for error messages.
     teacher (Teacher | None): The teacher for knowledge distillation.
-    RETURNS (float): The mean loss of the windows. Windows of texts without annotation are only included if there is a
+    RETURNS (float): The mean loss per window. Windows from texts without annotation are only included if there is a
         teacher.
     """
     batcher = WindowBatcher.of(model, settings, training=True)
@@ -266,7 +266,7 @@ def rehearse(
     keeps the model from forgetting what the earlier model predicts.
 
     teacher (TaggerModel): The earlier model.
-    RETURNS (float): The mean loss of the windows.
+    RETURNS (float): The mean loss per window.
     """
 
     def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
@@ -280,11 +280,10 @@ def rehearse(
 
 
 def _backprop_zeros(model: TaggerModel, views: Sequence[DocView]) -> None:
-    """Backpropagate gradients of zero through the listeners, for a batch without loss.
+    """Backpropagate zero gradients through the listeners, for a batch without loss.
 
-    A shared component such as `tok2vec` accumulates the gradients of its listeners. It starts its own backpropagation
-    when the last listener is finished. If the last listener skipped a batch, the gradients of the other listeners would
-    be lost.
+    A shared component such as `tok2vec` accumulates its listeners' gradients. It starts its own backpropagation when
+    the last listener is finished. If the last listener skipped a batch, the other listeners' gradients would be lost.
     """
     if any(len(view) for view in views):
         tok2vec, tokens = model.get_ref("tok2vec"), tokens_of_views(views)
@@ -305,8 +304,8 @@ def _accumulate(
     """Run the model on batches of windows, compute the loss and accumulate the gradients.
 
     counted (Sequence[bool]): For each Doc, whether its windows are included in the mean loss.
-    loss_of (WindowLoss): Function that computes the loss of a batch.
-    RETURNS (float): The mean loss of the windows.
+    loss_of (WindowLoss): Function that computes the loss for a batch.
+    RETURNS (float): The mean loss per window.
     """
     batches = list(batcher.batches(batcher.split(views)))
     counts = [sum(counted[part.index] for part in batch) for batch in batches]

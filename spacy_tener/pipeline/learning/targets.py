@@ -1,4 +1,4 @@
-"""Targets for training: the gold annotation of an Example, converted to tags for the predicted Doc."""
+"""Targets for training: an Example's gold annotation, converted to tags for the predicted Doc."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from ..units import (
 )
 from ..windows import Window
 
-# Key in `user_data` of the reference Doc: the weight of the Doc in the loss. The default is 1.
+# Key in the reference Doc's `user_data` for the Doc's weight in the loss. The default is 1.
 WEIGHT = "spacy_tener.weight"
 
-# Key in `user_data` of the reference Doc: the list of labels that the Doc is annotated for. The default is all labels.
-# If the list is set, tokens outside gold entities may still belong to an entity with another label.
+# Key in the reference Doc's `user_data` for the list of labels that the Doc is annotated for. The default is all
+# labels. If the list is set, tokens outside gold entities may still belong to an entity with another label.
 ANNOTATED_LABELS = "spacy_tener.labels"
 
 _IOB = {"B": BEGIN, "I": INSIDE, "L": INSIDE, "U": BEGIN, "O": OUTSIDE, "-": MISSING}
@@ -58,13 +58,13 @@ class IncorrectSpan:
 
 @dataclass(frozen=True)
 class Target:
-    """The gold annotation of a text at one nesting depth. Its units are the tokens or characters of the predicted Doc.
+    """The gold annotation of a text at one nesting depth. The units are the predicted Doc's tokens or characters.
 
     view (DocView): The predicted Doc, as a sequence of units.
-    units (Units): The attributes of the units, with gold entities.
+    units (Units): The unit attributes, with gold entities.
     tags (IntArray): Gold tags, or `UNKNOWN` if the annotation is missing. *Shape:* (units,)
     incorrect (list[IncorrectSpan]): Negative examples.
-    weight (float): Weight of the text in the loss.
+    weight (float): The text's weight in the loss.
     possible (Mask | None): Mask of the allowed tags, which include all gold tags. None allows all tags. *Shape:*
         (units, tags)
     unannotated_labels (BoolArray | None): Mask of the labels that the text is not annotated for. None if the text is
@@ -107,7 +107,7 @@ class Target:
         return agreeing
 
     def in_window(self, window: Window) -> Target:
-        """Return the target for a window of the text. Windows overlap, but each gold entity is used in a single window.
+        """Return the target for a window. Windows overlap, but each gold entity is used in a single window.
 
         An entity is used in the window that keeps the prediction for its first unit (token or character). In other
         windows, its tags are `UNKNOWN`. If the entity continues after the window, its tags are also `UNKNOWN`.
@@ -137,8 +137,7 @@ class Target:
 def make_targets(
     examples: Sequence[Example], labels: LabelIndex, settings: NERSettings, depth: int = 1
 ) -> list[list[Target]]:
-    """Convert the gold annotation of examples to targets. Each example has one target for each nesting depth of the
-    model."""
+    """Convert the gold annotation of examples to targets. Each example has one target for each nesting depth."""
     targets = []
     for example in examples:
         view = view_of(example.predicted, settings.view)
@@ -151,11 +150,11 @@ def make_targets(
 
 
 def make_target(example: Example, view: DocView, labels: LabelIndex, incorrect_spans_key: str | None) -> Target:
-    """Convert the gold annotation of an example to a target. Raise an error if the component does not have one of the
-    labels.
+    """Convert the gold annotation of an example to a target. Raise an error if the annotation contains a label that the
+    component does not have.
 
     view (DocView): The predicted Doc, as a sequence of tokens or characters.
-    incorrect_spans_key (str | None): Key of `doc.spans` for negative examples.
+    incorrect_spans_key (str | None): Key in `doc.spans` for negative examples.
     """
     units = trim_space(_gold_units(example, view))
     _check_labels(example, units, labels)
@@ -215,8 +214,7 @@ def labels_with_exceptions(targets: Iterable[Target], labels: LabelIndex, unit_t
 
 
 def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
-    """Count how many boundaries of gold entities are inside a Latin word, and how many are at the boundary of a Latin
-    word.
+    """Count how many gold entity boundaries are inside a Latin word, and how many are at the start or end of one.
 
     RETURNS (IntArray): Both counts for each label. *Shape:* (labels, 2)
     """
@@ -226,7 +224,7 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
         if neighbours is None:
             continue
         # In `letter_neighbours`, the flag 1 means that the previous letter is in the same word, so an entity that
-        # begins here splits the word. The flag 2 means the same for the next letter and the end of an entity.
+        # begins here splits the word. The flag 2 means the same for the next letter, and for an entity that ends here.
         for side, blocks in ((1, (layout.begin, layout.single)), (2, (layout.end, layout.single))):
             for block in blocks:
                 rows = np.flatnonzero((target.tags >= block.start) & (target.tags < block.stop) & (neighbours > 0))
@@ -235,7 +233,7 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
 
 
 def _weight(reference: Doc) -> float:
-    """Return the weight of a Doc in the loss. Raise an error if the weight is not valid."""
+    """Return a Doc's weight in the loss. Raise an error if the weight is not valid."""
     weight = reference.user_data.get(WEIGHT, 1.0)
     if not isinstance(weight, (int, float)) or not 0.0 <= weight < np.inf:
         raise ValueError(f"doc.user_data[{WEIGHT!r}] must be a number of 0 or more, but is {weight!r}.")
@@ -243,10 +241,10 @@ def _weight(reference: Doc) -> float:
 
 
 def _gold_units(example: Example, view: DocView) -> Units:
-    """Return the attributes of the predicted tokens or characters, with the gold entities of the reference Doc."""
+    """Return the attributes of the predicted tokens or characters, with the reference Doc's gold entities."""
     if isinstance(view, CharacterView):
         if example.reference.text == view.text:
-            # The texts are identical, so that entities need not be aligned to the predicted tokens.
+            # The texts are identical, so entities need not be aligned to the predicted tokens.
             return CharacterView(example.reference).units()
         return view.to_characters(_aligned_units(example))
     if _same_tokens(example):
@@ -265,7 +263,7 @@ def _same_tokens(example: Example) -> bool:
 def _aligned_units(example: Example) -> Units:
     """Return the attributes of the predicted tokens, with gold entities that spaCy aligned to the tokens.
 
-    The annotation is missing for tokens of entities that cannot be aligned.
+    Tokens in entities that cannot be aligned have missing annotation.
     """
     aligned = [tag or "-" for tag in example.get_aligned_ner()]
     strings = example.predicted.vocab.strings
