@@ -26,7 +26,7 @@ from spacy_tener.architectures.flat.flat_torch import SpanHeads, SpanLayer, pad_
 from spacy_tener.architectures.flat.selection_torch import SelectiveAttention
 from spacy_tener.architectures.grn.grn_torch import Relation
 from spacy_tener.embedders.lattice import Lattice
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.nn.ragged_torch import Ragged
 from spacy_tener.nn.shim import TorchShim, torch_shims
 from spacy_tener.pipeline.finding import PipelineNER
@@ -124,12 +124,12 @@ def look(nlp: Language, text: str, name: str | None = None) -> Look:
     view = view_of(doc, component.ner.settings.view)
     if not 1 < len(view) <= MOST_UNITS:
         reason = f"The text has {len(view)} tokens or characters; a figure has room for 2 to {MOST_UNITS}"
-        raise RemedyError(reason, "Give another sentence.")
+        raise UserError(reason, "Give another sentence.")
     with torch.inference_mode():
         maps = next(filter(None, (maps_of(module, *inputs) for module, inputs in reversed(calls))), [])
     if not maps:
-        remedy = "FLAT, FLAT-ATSSA with a selection, MECT and GRN have some."
-        raise RemedyError("The pipeline's encoder has no map to draw", remedy)
+        fix = "FLAT, FLAT-ATSSA with a selection, MECT and GRN have some."
+        raise UserError("The pipeline's encoder has no map to draw", fix)
     spans = [view.char_span(unit, unit + 1) for unit in range(len(view))]
     ends = [(ent.start_char, ent.end_char) for ent in doc.ents]
     is_entity = np.array([any(start < last and first < end for first, last in ends) for start, end in spans])
@@ -150,7 +150,7 @@ def panels(found: Look, head: int | None = None) -> Iterator[tuple[str, NDArray[
     for heat_map in found.maps:
         weights, rows = heat_map.weights, found.units
         if head is not None and not 1 <= head <= len(weights):
-            raise RemedyError(f"--head {head}: {heat_map.title} has {len(weights)} heads", "Choose one of them.")
+            raise UserError(f"--head {head}: {heat_map.title} has {len(weights)} heads", "Choose one of them.")
         title = f"{heat_map.title}, head {head}"
         if heat_map.title == "relation":
             title = "relations of words of entities"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.files import write_file
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ def figure(path: Path, titles: Iterable[str], *, height: float) -> Iterator[Figu
     check_ending(path)
     titles = list(titles)
     if not titles:
-        raise RemedyError("There is nothing to draw", "Finish a run first.")
+        raise UserError("There is nothing to draw", "Finish a run first.")
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RemedyError("Figures need matplotlib", "pip install -r research/requirements.txt") from error
+        raise UserError("Figures need matplotlib", "pip install -r research/requirements.txt") from error
     fonts = ["DejaVu Sans", *(_chinese_fonts() or _chinese_fonts(anew=True))]
     with matplotlib.rc_context({**_SETTINGS, "font.family": fonts}):
         columns = min(math.ceil(math.sqrt(len(titles))) if len(titles) > _MAX_COLUMNS else len(titles), _MAX_COLUMNS)
@@ -126,7 +126,7 @@ def _chinese_fonts(*, anew: bool = False) -> list[str]:
 def check_ending(path: Path) -> None:
     """Raise an error if a path does not end in a supported figure format."""
     if path.suffix not in ENDINGS:
-        raise RemedyError(f"{path}: figures are {', '.join(ENDINGS)}", "Choose another ending.")
+        raise UserError(f"{path}: figures are {', '.join(ENDINGS)}", "Choose another ending.")
 
 
 def _add_legend(figure: Figure) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.scores import Floats, score_counts
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 RESAMPLES = 10_000
 _AT_ONCE = 500
@@ -103,7 +103,5 @@ def welch_p(candidate: Sequence[float], baseline: Sequence[float]) -> float | No
     try:
         from scipy.stats import ttest_ind
     except ImportError as error:
-        raise RemedyError(
-            "Comparing with a baseline needs scipy", "pip install -r research/requirements.txt"
-        ) from error
+        raise UserError("Comparing with a baseline needs scipy", "pip install -r research/requirements.txt") from error
     return float(ttest_ind(candidate, baseline, equal_var=False).pvalue)

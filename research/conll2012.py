@@ -58,8 +58,8 @@ def read_columns(path: Path) -> Iterator[str]:
     for number, line in read_lines(path):
         if line.strip() and not line.startswith((BEGIN, END)):
             if not document:
-                remedy = f"Begin each document with a line like `{BEGIN} (nw/wsj/24/wsj_2401); part 000`."
-                raise InputError(str(path), "the line is outside a document", remedy, line=number)
+                fix = f"Begin each document with a line like `{BEGIN} (nw/wsj/24/wsj_2401); part 000`."
+                raise InputError(str(path), "the line is outside a document", fix, line=number)
             columns = split_columns(path, line, number)
             tag = read_tag(path, columns[NAMES], labels, number)
             if not columns[DOCUMENT].startswith(NEW_TESTAMENT):
@@ -81,13 +81,11 @@ def split_columns(path: Path, line: str, number: int) -> list[str]:
     """Split a line into columns. Raise an error if the file is a skeleton without words."""
     columns = SPACES.split(line.strip(" \t"))
     if len(columns) < MIN_COLUMNS:
-        remedy = "CoNLL-2012 has the word in column 4, its names in column 11 and coreference in the last."
-        raise InputError(
-            str(path), f"the line has {len(columns)} columns, fewer than {MIN_COLUMNS}", remedy, line=number
-        )
+        fix = "CoNLL-2012 has the word in column 4, its names in column 11 and coreference in the last."
+        raise InputError(str(path), f"the line has {len(columns)} columns, fewer than {MIN_COLUMNS}", fix, line=number)
     if columns[WORD] == PLACEHOLDER:
-        remedy = "Fill in the words of OntoNotes (LDC2013T19) with skeleton2conll of the CoNLL-2012 release."
-        raise InputError(str(path), f"the file is a skeleton, with {PLACEHOLDER} for each word", remedy, line=number)
+        fix = "Fill in the words of OntoNotes (LDC2013T19) with skeleton2conll of the CoNLL-2012 release."
+        raise InputError(str(path), f"the file is a skeleton, with {PLACEHOLDER} for each word", fix, line=number)
     return columns
 
 
@@ -113,10 +111,10 @@ def plain_word(word: str) -> str:
 def check_end(path: Path, document: str, number: int) -> None:
     """Raise an error if a document is still open, that is, if its last line is missing."""
     if document:
-        remedy = f"Check that the file is complete: each document ends with a line `{END}`."
-        raise InputError(str(path), f"there is no end of the document {document}", remedy, line=number)
+        fix = f"Check that the file is complete: each document ends with a line `{END}`."
+        raise InputError(str(path), f"there is no end of the document {document}", fix, line=number)
 
 
 def malformed(path: Path, reason: str, number: int) -> InputError:
-    remedy = "Write a name as (LABEL* on its first word, * within and *) on its last, or as (LABEL) on its only one."
-    return InputError(str(path), reason, remedy, line=number)
+    fix = "Write a name as (LABEL* on its first word, * within and *) on its last, or as (LABEL) on its only one."
+    return InputError(str(path), reason, fix, line=number)

@@ -80,10 +80,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = CORPORA[name]
     missing = [str(place) for place in corpus.parts.values() if not place.exists()]
     if missing:
-        remedy = "`spacy project assets` fetches what is public."
+        fix = "`spacy project assets` fetches what is public."
         if corpus.licensed:
-            remedy = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
-        msg.fail(f"Missing: {', '.join(missing)}", remedy, exits=1)
+            fix = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
+        msg.fail(f"Missing: {', '.join(missing)}", fix, exits=1)
     if name == "multilingual":
         convert_languages(corpus.parts, CORPORA_DIR / name)
         return

@@ -8,7 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import TypeVar
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.training.runs import Echo, Processes
 
 Key = TypeVar("Key")
@@ -37,7 +37,7 @@ def run_tasks(engine: Engine, tasks: Iterable[tuple[Key, Task]]) -> Iterator[tup
     """Run tasks in parallel. As soon as a task ends, yield its key with an error message, or with an empty string on
     success.
 
-    Tasks are taken from the iterable only when a worker is free. If a task raises a RemedyError or an OSError, the
+    Tasks are taken from the iterable only when a worker is free. If a task raises a UserError or an OSError, the
     error message is yielded, and the other tasks continue.
     """
     running: dict[Future[str], Key] = {}
@@ -73,5 +73,5 @@ def on_this_machine(jobs: int = 1, echo: Echo | None = None) -> Iterator[Engine]
 def _run_task(task: Task, processes: Processes) -> str:
     try:
         return task(processes)
-    except (OSError, RemedyError) as error:
+    except (OSError, UserError) as error:
         return str(error)

@@ -146,8 +146,8 @@ def check_unchanged(todos: Sequence[Todo]) -> None:
         runs = "1 finished run has" if len(changed) == 1 else f"{len(changed)} finished runs have"
         what = f"{runs} another config or other data and would be lost"
         lines = [f"{todo.run.name}: {'; '.join(todo.changes)}" for todo in changed]
-        remedy = "Name another output to keep them, or overwrite them with --retrain."
-        raise ConfigError(what, "\n".join([*lines, remedy]))
+        fix = "Name another output to keep them, or overwrite them with --retrain."
+        raise ConfigError(what, "\n".join([*lines, fix]))
 
 
 def run_grid(

@@ -10,7 +10,7 @@ import typer
 
 from spacy_tener.cli import options
 from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names, stream_texts
-from spacy_tener.errors import counted
+from spacy_tener.errors import pluralize
 from spacy_tener.files import write_text
 
 from .app import command
@@ -94,5 +94,5 @@ def languages_cli(
     table = language_table(score_languages(load_pipeline(model), files))
     if output:
         write_text(output, table)
-        msg.good(f"{output}: {counted(len(files), 'language')}")
+        msg.good(f"{output}: {pluralize(len(files), 'language')}")
     return "" if output else table, 0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from research.scores import METRICS
-from spacy_tener.errors import RemedyError, check_choice
+from spacy_tener.errors import UserError, check_choice
 from spacy_tener.training.runs import LOG
 
 from .canvas import COLOURS, Style, figure, styles
@@ -86,7 +86,7 @@ def draw_speed(runs: Iterable[Run], path: Path, *, baseline: str | None = None) 
         measured = {system: [run.test.speed or 0.0 for run in group.runs] for system, group in groups.items()}
         summaries = {system: summarize(values) for system, values in measured.items()}
         if baseline is not None and baseline not in summaries:
-            raise RemedyError(f"{corpus}: no speed of the baseline {baseline}", f"There are: {', '.join(summaries)}.")
+            raise UserError(f"{corpus}: no speed of the baseline {baseline}", f"There are: {', '.join(summaries)}.")
         unit = summaries[baseline].mean if baseline else 1.0
         speeds[corpus] = {system: Summary(s.mean / unit, s.sd and s.sd / unit) for system, s in summaries.items()}
     style, room = styles(chain(*speeds.values())), max(map(len, speeds.values()), default=0)
@@ -193,7 +193,7 @@ def curve(group: SeedGroup, *, x: str, metric: str) -> Curve:
     common = sorted(set.intersection(*(set(points) for points in logs)))
     if not common:
         names = ", ".join(run.name for run in group.runs)
-        raise RemedyError(f"No {x} at which all of these were evaluated: {names}", "Evaluate them equally often.")
+        raise UserError(f"No {x} at which all of these were evaluated: {names}", "Evaluate them equally often.")
     tails = [{at: score for at, score in points.items() if at >= common[-1]} for points in logs]
     mean = {at: summarize([points[at] for points in logs]) for at in common}
     return Curve(mean, tuple(tail for tail in tails if len(tail) > 1))
@@ -209,7 +209,7 @@ def read_log(run: Run, *, x: str, metric: str) -> dict[int, float]:
     check_choice("axis", x, AXES)
     path = run.folder / LOG
     if not has_log(run):
-        raise RemedyError(f"{run.folder}: there is no {LOG}", _REMEDY)
+        raise UserError(f"{run.folder}: there is no {LOG}", _REMEDY)
     points: dict[int, float] = {}
     for number, line in enumerate(path.read_text(encoding="utf8").splitlines(), start=1):
         if line.strip():
@@ -218,9 +218,9 @@ def read_log(run: Run, *, x: str, metric: str) -> dict[int, float]:
                 points[int(point[x])] = _score(point, metric)
             except (KeyError, TypeError, ValueError, AttributeError) as error:
                 what = f"there is no {error}" if isinstance(error, KeyError) else f"not a line of that log: {error}"
-                raise RemedyError(f"{path}:{number}: {what}", _REMEDY) from error
+                raise UserError(f"{path}:{number}: {what}", _REMEDY) from error
     if not points:
-        raise RemedyError(f"{path}: nothing is logged there", _REMEDY)
+        raise UserError(f"{path}: nothing is logged there", _REMEDY)
     return points
 
 

@@ -19,7 +19,7 @@ from thinc.api import fix_random_seed
 
 from research.canvas import COLOURS, figure
 from spacy_tener.embedders.radical_embed import INDEXING_RADICALS, RADICAL, STROKES, RadicalVocabulary
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.nn.shim import torch_shim
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def embedder(nlp: Language) -> Any:
             if isinstance(node.attrs.get("vocabulary"), RadicalVocabulary):
                 return node
     what = f"Nothing in this pipeline reads the radicals of characters: {', '.join(nlp.pipe_names)}"
-    raise RemedyError(what, "Name one that was trained with radicals, as with the overlay mect.")
+    raise UserError(what, "Name one that was trained with radicals, as with the overlay mect.")
 
 
 def indexing(parts: Sequence[str]) -> str:
@@ -100,7 +100,7 @@ def draw_plane(characters: Characters, path: Path, *, middle: str) -> Figure:
     """Plot embeddings before and after training, projected to the first two principal components of the normalized
     embeddings: all characters as grey dots, and the nearest neighbours of one character with labels."""
     if middle not in characters.names:
-        raise RemedyError(f"Training has not shown all radicals of {middle}", "Name another character.")
+        raise UserError(f"Training has not shown all radicals of {middle}", "Name another character.")
     with figure(path, characters.vectors, height=5.0) as drawn:
         for axis, vectors in zip(drawn.axes, characters.vectors.values(), strict=True):
             _paint(characters, middle, axis, vectors)

@@ -51,8 +51,8 @@ def raw_text(
 
     def read(nlp: Language) -> Iterator[Example]:
         if not path:
-            remedy = "Set `path` in its section of the config to a file or a directory, as by --paths.raw_text."
-            raise InputError("RawText", "no text is named", remedy)
+            fix = "Set `path` in its section of the config to a file or a directory, as by --paths.raw_text."
+            raise InputError("RawText", "no text is named", fix)
         sources, _ = find_texts([path] if isinstance(path, (str, Path)) else path)
         texts = read_paragraphs(sources)
         if shuffle:
@@ -67,8 +67,8 @@ def raw_text(
                     is_found = True
                     yield Example(doc, doc.copy())
         if not is_found:
-            remedy = f"Give texts of at least min_length = {min_length} tokens."
-            raise InputError(", ".join(sources), "there is no text", remedy)
+            fix = f"Give texts of at least min_length = {min_length} tokens."
+            raise InputError(", ".join(sources), "there is no text", fix)
 
     return read
 

@@ -10,7 +10,7 @@ import typer
 
 from spacy_tener.cli import options
 from spacy_tener.cli._common import CommandLineError, check_file, load_pipeline, msg, names
-from spacy_tener.errors import RemedyError, counted
+from spacy_tener.errors import UserError, pluralize
 from spacy_tener.files import write_text
 
 from .app import command
@@ -87,7 +87,7 @@ def table_cli(
         write_text(output, text)
     warn_table(found, table)
     if output:
-        msg.good(f"{output}: {counted(len(found.runs), 'run')}")
+        msg.good(f"{output}: {pluralize(len(found.runs), 'run')}")
     return "" if output else text, 0 if found.runs else 1
 
 
@@ -148,7 +148,7 @@ def plot_cli(
     warn_left_out(found)
     drawn = _drawable(kind, found)
     draw(drawn, output, **arguments)
-    msg.good(f"{output}: {counted(len(drawn), 'run')}")
+    msg.good(f"{output}: {pluralize(len(drawn), 'run')}")
 
 
 def _drawable(kind: str, found: FoundRuns) -> list[Run]:
@@ -162,7 +162,7 @@ def _drawable(kind: str, found: FoundRuns) -> list[Run]:
     without = [run.name for run in found.runs if run not in drawn]
     msg.warn_list(f"Left out, without {needed}", without, most=len(without))
     if without and not drawn:
-        raise RemedyError(
+        raise UserError(
             f"There is nothing to draw: no run has {needed}", "Choose other runs, or another kind of figure."
         )
     return drawn

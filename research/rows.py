@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from research.scores import METRICS, Confusion, Score, total
-from spacy_tener.errors import RemedyError, check_choice
+from spacy_tener.errors import UserError, check_choice
 
 from .comparing import Summary, bootstrap_p, summarize, welch_p
 from .runs import DEFAULT_BY, FoundRuns, Run, SeedGroup, UnfinishedRun, group_runs
@@ -150,7 +150,7 @@ def make_table(
         if named_nominal and any(label.endswith(tuple(MENTIONS.values())) for label in group.runs[0].test.labels):
             table.mentions.extend(_mentions(group, papers))
     if named_nominal and not table.mentions:
-        raise RemedyError("No run has labels that end in .NAM or .NOM", "Leave out --named-nominal.")
+        raise UserError("No run has labels that end in .NAM or .NOM", "Leave out --named-nominal.")
     return table
 
 
@@ -158,12 +158,12 @@ def _check_baseline(groups: Sequence[SeedGroup], found: FoundRuns, by: Sequence[
     if baseline is None:
         return
     if "system" not in by:
-        raise RemedyError("Runs that are not grouped by system have no baseline", "Group by system, too.")
+        raise UserError("Runs that are not grouped by system have no baseline", "Group by system, too.")
     systems = sorted({group.value("system") for group in groups})
     if baseline not in systems:
         unfinished = any(run.system == baseline for run in found.unfinished)
         state = "has no finished run" if unfinished else "is not one of these systems"
-        raise RemedyError(f"The baseline {baseline} {state}", f"Finished: {', '.join(systems) or 'none'}.")
+        raise UserError(f"The baseline {baseline} {state}", f"Finished: {', '.join(systems) or 'none'}.")
 
 
 def _overall(group: SeedGroup, versus: Comparison | None) -> Row:
@@ -218,7 +218,7 @@ def _mentions(group: SeedGroup, papers: Iterable[PrintedScores]) -> Iterator[Row
     labels cannot be averaged."""
     for run in group.runs:
         if run.test.counts is None:
-            raise RemedyError(f"{run.folder}: metrics.json has no counts, which groups of labels need", _NO_COUNTS)
+            raise UserError(f"{run.folder}: metrics.json has no counts, which groups of labels need", _NO_COUNTS)
     seeds = tuple(run.seed for run in group.runs)
     for kind, suffix in MENTIONS.items():
         counts = [_counts(run, suffix) for run in group.runs]

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from research.scores import Scores, dev_scores, read_scores
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.files import size_mb
 from spacy_tener.training.config_files import entries
 from spacy_tener.training.overlays import CONFIG, read_trained_config
@@ -96,14 +96,14 @@ class FoundRuns:
             unknown = sorted(set(names) - existing)
             if unknown:
                 reason = f"No run of this {kind}: {', '.join(unknown)}"
-                raise RemedyError(reason, f"There are: {', '.join(sorted(existing))}.")
+                raise UserError(reason, f"There are: {', '.join(sorted(existing))}.")
 
         def chosen(run: RunFolder) -> bool:
             return (not corpora or run.corpus in corpora) and (not systems or run.system in systems)
 
         runs, unfinished = tuple(filter(chosen, self.runs)), tuple(filter(chosen, self.unfinished))
         if not runs and not unfinished:
-            raise RemedyError("There is no run of these corpora and systems together", "Name fewer of them.")
+            raise UserError("There is no run of these corpora and systems together", "Name fewer of them.")
         return replace(self, runs=runs, unfinished=unfinished)
 
 
@@ -119,9 +119,9 @@ def find_runs(roots: Sequence[Path]) -> FoundRuns:
         earlier = places.setdefault(place.name, place)
         if earlier is not place:
             reason = f"{place.corpus}, {place.system}: seed {place.seed} is there twice: {earlier.folder} and {folder}"
-            raise RemedyError(reason, "Name only one of them.")
+            raise UserError(reason, "Name only one of them.")
     if not places:
-        raise RemedyError(f"No runs found in {', '.join(map(str, roots))}", _SHAPE)
+        raise UserError(f"No runs found in {', '.join(map(str, roots))}", _SHAPE)
     read = [_read(place) for place in sorted(places.values(), key=lambda run: (run.corpus, run.system, run.seed))]
     return FoundRuns(
         runs=tuple(run for run in read if isinstance(run, Run)),
@@ -135,7 +135,7 @@ def _marked_folders(roots: Iterable[Path]) -> Iterator[Path]:
     visited: set[Path] = set()
     for root in roots:
         if not root.is_dir():
-            raise RemedyError(f"{root}: there is no such directory", _SHAPE)
+            raise UserError(f"{root}: there is no such directory", _SHAPE)
         for folder, folders, files in os.walk(root):
             path = Path(folder)
             marked = not _MARKS.isdisjoint([*folders, *files])
@@ -205,14 +205,14 @@ def group_runs(runs: Iterable[Run], by: Sequence[str] = DEFAULT_BY) -> list[Seed
         seeds = members.setdefault(key, {})
         earlier = seeds.setdefault(run.seed, run)
         what = ", ".join(f"{name} {value}" for name, value in zip(by, key, strict=True)) or "all runs together"
-        remedy = "Group by the setting that differs, too (--by), or name fewer systems."
+        fix = "Group by the setting that differs, too (--by), or name fewer systems."
         if earlier is not run:
-            raise RemedyError(f"{what}: seed {run.seed} is there twice: {earlier.name} and {run.name}", remedy)
+            raise UserError(f"{what}: seed {run.seed} is there twice: {earlier.name} and {run.name}", fix)
         first = next(iter(seeds.values()))
         different = list(_differences(first, run))
         if different:
             reason = f"{what}: {first.name} and {run.name} have different configs: {'; '.join(different)}"
-            raise RemedyError(reason, remedy)
+            raise UserError(reason, fix)
     keys = sorted(members, key=lambda key: [order_of(value) for value in key])
     return [SeedGroup(tuple(by), key, runs=tuple(run for _, run in sorted(members[key].items()))) for key in keys]
 
@@ -225,10 +225,10 @@ def setting(run: RunFolder, name: str) -> Any:
     """
     found = _matches(run, name)
     if not found:
-        remedy = "Use corpus, system, seed or a setting's path, as in components.tener_ner.model.tok2vec.k."
-        raise RemedyError(f"{run.name}: its config has no setting '{name}'", remedy)
+        fix = "Use corpus, system, seed or a setting's path, as in components.tener_ner.model.tok2vec.k."
+        raise UserError(f"{run.name}: its config has no setting '{name}'", fix)
     if len(found) > 1:
-        raise RemedyError(f"{run.name}: several settings end in '{name}'", f"Use one of: {', '.join(found)}.")
+        raise UserError(f"{run.name}: several settings end in '{name}'", f"Use one of: {', '.join(found)}.")
     return next(iter(found.values()))
 
 
@@ -273,6 +273,6 @@ def _settings(folder: Path, *, interpolate: bool = True) -> Mapping[str, Any]:
     """Return all settings of a run's config by their dotted paths."""
     path = _config_file(folder)
     if path is None:
-        raise RemedyError(f"{folder}: there is neither {MODEL}/{CONFIG} nor {CONFIG}", "Train the run again.")
+        raise UserError(f"{folder}: there is neither {MODEL}/{CONFIG} nor {CONFIG}", "Train the run again.")
     config = read_trained_config(path, interpolate=interpolate)
     return {name: value for name, value in entries(config) if not isinstance(value, Mapping)}

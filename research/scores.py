@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.evaluation.scores import COUNTS_KEY, DOCS_KEY, read_json
 
 METRICS = {"p": "precision", "r": "recall", "f": "F1"}
@@ -90,10 +90,10 @@ def parse_scores(data: Mapping[str, Any], source: Path) -> Scores:
             speed=None if data.get("speed") is None else float(data["speed"]),
         )
     except KeyError as error:
-        raise RemedyError(f"{source}: there is no {error}", "Score a pipeline that finds entities.") from error
+        raise UserError(f"{source}: there is no {error}", "Score a pipeline that finds entities.") from error
     except (TypeError, ValueError, AttributeError) as error:
         reason = f"{source}: these are no scores of entities: {error}"
-        raise RemedyError(reason, "Score on data that has entities annotated.") from error
+        raise UserError(reason, "Score on data that has entities annotated.") from error
 
 
 def dev_scores(meta: Path, metrics: Path | None = None) -> Scores | None:

@@ -25,7 +25,7 @@ import numpy as np
 import srsly
 from thinc.api import Config
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.files import digest, write_text
 from spacy_tener.training.config_files import ConfigError
 from spacy_tener.training.overlays import with_settings
@@ -48,7 +48,7 @@ _STUDY = "search"
 _MAKING = 2  # seconds to wait while another process creates the tables of a new database
 
 
-class TrainingFailedError(RemedyError):
+class TrainingFailedError(UserError):
     """A failed training run. The search continues with the next trial."""
 
 
@@ -95,8 +95,8 @@ class Search:
         if before is None:
             study.set_user_attr(PLAN, plan)
         elif changed := [name for name in plan if plan[name] != before[name]]:
-            remedy = "Name another directory, or give the same arguments as before."
-            raise ConfigError(f"{self.run.folder}: holds another search: its {' and '.join(changed)} differ", remedy)
+            fix = "Name another directory, or give the same arguments as before."
+            raise ConfigError(f"{self.run.folder}: holds another search: its {' and '.join(changed)} differ", fix)
         return study
 
     def _open(self) -> Study:

@@ -66,10 +66,8 @@ def find_system(name: str, own_folder: Path | None = None) -> tuple[list[Path], 
     overlay_folders = {overlay: folder for folder in folders for overlay in names_in(folder)}
     system = system_of(name, names_in(own_folder) if own_folder else ())
     existing = sorted({*overlay_folders, *ablations()})
-    remedy = "--configs names a directory of yours."
-    files = [
-        find_in(overlay_folders.get(name, OVERLAYS), name, "overlay", existing, remedy) for name in system.overlays
-    ]
+    fix = "--configs names a directory of yours."
+    files = [find_in(overlay_folders.get(name, OVERLAYS), name, "overlay", existing, fix) for name in system.overlays]
     return files, system.settings
 
 

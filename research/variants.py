@@ -20,7 +20,7 @@ from spacy_tener.architectures.flat.flat_config import MectConfig
 from spacy_tener.architectures.flat.flat_torch import SpanEncoder, SpanHeads, SpanLayer
 from spacy_tener.architectures.flat.selection_torch import SelectiveAttention
 from spacy_tener.architectures.grn.grn_torch import Relation
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.nn.attention_torch import Weighting
 from spacy_tener.nn.ragged_torch import Segments
 
@@ -83,7 +83,7 @@ class LargestKeys(FixedThreshold):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         if not self.selection.k:
-            raise RemedyError("k must be at least 1 where the k largest keys are kept", "Set k = 3.")
+            raise UserError("k must be at least 1 where the k largest keys are kept", "Set k = 3.")
 
     def thresholds(self, x: Tensor, sentences: Segments) -> Tensor:
         """Return thresholds above all scores. Equation 8 applies the minimum of T and the k-th largest score, which is

@@ -1,6 +1,6 @@
 """Record a command's inputs and settings in `_manifest.json`, so that an interrupted command can be resumed.
 
-    manifest = Manifest.resume(folder, {"batch": 8, "texts": file_input("texts.txt")}, remedy="Choose another path.")
+    manifest = Manifest.resume(folder, {"batch": 8, "texts": file_input("texts.txt")}, fix="Choose another path.")
     for part in parts:
         if part not in manifest.parts:
             ...  # compute and write the part
@@ -22,7 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .errors import RemedyError
+from .errors import UserError
 from .files import digest, write_bytes
 
 # Arrow and Spark ignore files whose names begin with an underscore.
@@ -72,28 +72,26 @@ class Manifest:
         return cls(folder, made_of, versions=versions, parts=parts)
 
     @classmethod
-    def resume(cls, folder: Path, made_of: Mapping[str, Any], *, remedy: str) -> Manifest:
+    def resume(cls, folder: Path, made_of: Mapping[str, Any], *, fix: str) -> Manifest:
         """Create an output directory's manifest.
 
         If the directory already has a manifest, continue with its finished files.
 
-        Raises a RemedyError if the output directory contains files but no manifest, or if input files or settings have
+        Raises a UserError if the output directory contains files but no manifest, or if input files or settings have
         changed since its files were created.
 
         folder (Path): The output directory.
         made_of (Mapping[str, Any]): Input files and settings, by name.
-        remedy (str): How to fix the error, for the error message.
+        fix (str): How to fix the error, for the error message.
         """
         manifest, before = cls(folder, made_of), cls.read(folder)
         paths = folder.iterdir() if folder.is_dir() else ()
         existing = {path.name for path in paths if not path.name.startswith(".")} - {NAME}
         if existing and before is None:
-            raise RemedyError(
-                f"The output contains files ({_join_first(sorted(existing))}) but no valid {NAME}", remedy
-            )
+            raise UserError(f"The output contains files ({_join_first(sorted(existing))}) but no valid {NAME}", fix)
         changes = before.changes(manifest) if existing and before is not None else ()
         if changes:
-            raise RemedyError(f"The output was created from other inputs or settings: {'; '.join(changes)}", remedy)
+            raise UserError(f"The output was created from other inputs or settings: {'; '.join(changes)}", fix)
         if before is not None:
             manifest.parts = {name: information for name, information in before.parts.items() if name in existing}
         manifest.save()
@@ -122,12 +120,12 @@ class Manifest:
             self.save()
 
     def save(self) -> None:
-        """Write the manifest. Raises a RemedyError if another process has written it since the last save."""
+        """Write the manifest. Raises a UserError if another process has written it since the last save."""
         start = time.monotonic()
         path = self.folder / NAME
         if self._written_contents and (not path.exists() or path.read_bytes() not in self._written_contents):
-            remedy = "Stop one of the two processes, then run the command again. It keeps the finished parts."
-            raise RemedyError("Another process writes to the output", remedy)
+            fix = "Stop one of the two processes, then run the command again. It keeps the finished parts."
+            raise UserError("Another process writes to the output", fix)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
         content = f"{json.dumps(data, indent=1)}\n".encode()
         # If writing is interrupted, the file can have the old or the new content, so both are accepted.

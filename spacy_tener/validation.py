@@ -6,7 +6,7 @@ Decorate a registered function with `validated` to check its arguments against t
     @validated("spacy_tener.TENER.v1")
     def build_tener(embed: EmbedModel | None = None, width: PositiveInt = 128, ...) -> EmbedModel:
 
-    build_tener(width=0)    RemedyError: spacy_tener.TENER.v1: width must be greater than 0; got 0
+    build_tener(width=0)    UserError: spacy_tener.TENER.v1: width must be greater than 0; got 0
 
 For constraints on numbers, annotate arguments with pydantic's types, such as `PositiveInt`, or with the types in this
 module. For constraints on several arguments, raise a `SettingError` in the function or in the `__post_init__` of its
@@ -24,7 +24,7 @@ from typing import Annotated, Any, ParamSpec, TypeVar
 
 from pydantic import AfterValidator, ConfigDict, Field, PositiveInt, ValidationError, validate_call
 
-from .errors import RemedyError
+from .errors import UserError
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -77,7 +77,7 @@ def validated(registered: str) -> Callable[[Callable[Arguments, Result]], Callab
 
 @contextmanager
 def name_errors(registered: str) -> Iterator[None]:
-    """Convert a pydantic `ValidationError` or a `SettingError` to a `RemedyError`.
+    """Convert a pydantic `ValidationError` or a `SettingError` to a `UserError`.
 
     registered (str): The registered name to put at the beginning of the message.
     """
@@ -89,7 +89,7 @@ def name_errors(registered: str) -> Iterator[None]:
         problem = str(error)
     else:
         return
-    raise RemedyError(f"{registered}: {problem}", "Correct the config.")
+    raise UserError(f"{registered}: {problem}", "Correct the config.")
 
 
 def _describe(error: Any) -> str:

@@ -17,7 +17,7 @@ from spacy.tokens import DocBin
 from spacy_tener.corpora.annotation import Event
 from spacy_tener.corpora.convert import ConversionReport
 from spacy_tener.corpora.reader import CorpusOptions
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 TEXTS: dict[str, Callable[[list[Sentence]], str]] = {**COLUMNS, **JSON}
 FORMATS = {"conll2003": "columns", "numbered": "columns", "doccano": "jsonl", "prodigy": "jsonl", "spacy2": "jsonl"}
@@ -72,12 +72,12 @@ def apply_damage(data: bytes, seed: int) -> bytes:
     return data
 
 
-def convert_damaged(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport | RemedyError:
+def convert_damaged(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport | UserError:
     """Convert a file, and return the report or the error. Checks that the output agrees with the report."""
     try:
         with limited_resources():
             (report,) = convert([path], out, reading=reading, lang="zh")
-    except RemedyError as error:
+    except UserError as error:
         message = str(error)
         message.encode("utf8")  # raises an error if the message cannot be printed
         assert path.stem in message
@@ -111,7 +111,7 @@ def count(name: str, text: str, report: ConversionReport) -> Counted:
     return corpus_formats.count_json(text)
 
 
-def check(folder: Path, name: str, data: bytes, reading: CorpusOptions) -> ConversionReport | RemedyError:
+def check(folder: Path, name: str, data: bytes, reading: CorpusOptions) -> ConversionReport | UserError:
     path = folder / f"{name}.txt"
     path.write_bytes(data)
     result = convert_damaged(path, folder / "out.spacy", reading)

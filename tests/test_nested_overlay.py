@@ -20,7 +20,7 @@ from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.annotate.tasks import entity_task
 from spacy_tener.corpora.docs import read_docs
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.evaluation.calibration import find_outcomes
 from spacy_tener.explain import explain
 from spacy_tener.training.overlays import compose
@@ -132,7 +132,7 @@ def test_overlay_applies_to_all_systems(base: str, overlays: list[str], folder: 
 def test_corpus_without_nested_entities_raises_error(folder: Path) -> None:
     config = compose("weibo", ["nested"])
     config["paths"].update(dict.fromkeys(("train", "dev"), str(folder / "longest" / "train.spacy")))
-    with pytest.raises(RemedyError, match="--overlap spans"):
+    with pytest.raises(UserError, match="--overlap spans"):
         init_nlp(config)
 
 

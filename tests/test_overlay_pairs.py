@@ -58,7 +58,7 @@ def suggested_fix(base: str, *names: str) -> str | None:
     try:
         compose(base, names)
     except ConfigError as error:
-        return error.remedy
+        return error.fix
     return None
 
 

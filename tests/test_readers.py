@@ -18,7 +18,7 @@ from spacy.tokens import Doc, DocBin
 from spacy_tener.annotate.arrow import rows_of_table
 from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts, stream_records
 from spacy_tener.corpora.reader import CorpusOptions, CorpusReader
-from spacy_tener.errors import InputError, RemedyError
+from spacy_tener.errors import InputError, UserError
 from spacy_tener.inputs import DamagedText
 
 BOM = "\ufeff"
@@ -132,7 +132,7 @@ def test_invalid_utf8_error_names_line(tmp_path, read, write, damage) -> None:
     path = tmp_path / f"a{FORMATS[write]}"
     path.write_bytes(write(["京", "一二", "京"], "\n").encode().replace("一二".encode(), b"x" + damage + b"y"))
     number = 2 + (FORMATS[write] in (".csv", ".tsv"))
-    with pytest.raises(RemedyError, match=rf"a{FORMATS[write]}:{number}: .*not UTF-8"):
+    with pytest.raises(UserError, match=rf"a{FORMATS[write]}:{number}: .*not UTF-8"):
         read(path)
 
 

@@ -21,7 +21,7 @@ from spacy_tener.embedders.radical_embed import build_radical_embed
 from spacy_tener.embedders.segment_embed import build_segment_embed
 from spacy_tener.embedders.spelling import build_char_cnn
 from spacy_tener.embedders.transformer_embed import build_transformer_embed
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.onnx.e5 import e5
 from spacy_tener.onnx.sources import onnx_encoder
 from spacy_tener.optim.optimizers import triangular
@@ -120,12 +120,12 @@ INVALID_SETTINGS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("build", "settings", "message"), INVALID_SETTINGS)
 def test_invalid_setting_is_named_in_error(build: Callable[..., Any], settings: dict[str, Any], message: str) -> None:
     pattern = re.escape(message).replace(r"\.\*", ".*")
-    with pytest.raises(RemedyError, match=rf"spacy_tener\..*{pattern}"):
+    with pytest.raises(UserError, match=rf"spacy_tener\..*{pattern}"):
         build(**settings)
 
 
 def test_invalid_positional_argument_is_named_in_error() -> None:
-    with pytest.raises(RemedyError, match=r"triangular\.v1: max_rate must be"):
+    with pytest.raises(UserError, match=r"triangular\.v1: max_rate must be"):
         triangular(-1.0, 9)
 
 

@@ -25,7 +25,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.features.keys import simplify
 from spacy_tener.features.lexicon import is_valid_word
 from spacy_tener.features.lexicon_sources import read_list
@@ -232,7 +232,7 @@ def score_table(pipelines: Sequence[Language], test: Sequence[Doc], names: Mappi
             ner: Any = nlp.get_pipe(nlp.pipe_names[-1])
             try:
                 change(lists, ner.lexicon)
-            except RemedyError:  # the system has no lexicon
+            except UserError:  # the system has no lexicon
                 break
             finally:
                 docs = list(nlp.pipe(doc.text for doc in test))

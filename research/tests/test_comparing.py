@@ -11,7 +11,7 @@ import pytest
 from research import comparing
 from research.comparing import Summary, bootstrap_p, summarize, welch_p
 from research.scores import Confusion
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 
 @pytest.fixture
@@ -101,5 +101,5 @@ def test_without_a_deviation_there_is_no_test(values: tuple[list[float], list[fl
 
 def test_without_scipy_the_requirements_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
-    with pytest.raises(RemedyError, match=r"pip install -r research/requirements\.txt"):
+    with pytest.raises(UserError, match=r"pip install -r research/requirements\.txt"):
         welch_p([1.0, 2.0], [3.0, 5.0])

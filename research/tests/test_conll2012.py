@@ -121,12 +121,12 @@ def test_words_are_read_as_the_text_had_them(tmp_path: Path, word: str, text: st
         (NEWS + row(0, "x"), 15, "the line is outside a document"),
     ],
 )
-def test_a_bad_line_is_named_with_a_remedy(tmp_path: Path, text: str, line: int, reason: str) -> None:
+def test_a_bad_line_is_named_with_a_fix(tmp_path: Path, text: str, line: int, reason: str) -> None:
     with pytest.raises(InputError) as caught:
         read(tmp_path, text)
     assert (caught.value.line, caught.value.reason) == (line, reason)
     assert caught.value.source == str(tmp_path / "x.v4_gold_conll")
-    assert caught.value.remedy.endswith((".", "`."))
+    assert caught.value.fix.endswith((".", "`."))
 
 
 def test_a_tree_of_files_joins_into_one_without_the_new_testament(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from research.engines import Task, on_this_machine, run_tasks
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.training.runs import Processes
 
 
@@ -44,7 +44,7 @@ def test_a_task_that_fails_has_its_message_and_the_others_go_on() -> None:
             raise error
         return ""
 
-    errors = {"a": RemedyError("No room", "Make some."), "b": None, "c": OSError("disk full")}
+    errors = {"a": UserError("No room", "Make some."), "b": None, "c": OSError("disk full")}
     with on_this_machine() as engine:
         assert not engine.shares_cores
         found = list(run_tasks(engine, ((key, partial(task, error)) for key, error in errors.items())))

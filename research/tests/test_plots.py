@@ -18,7 +18,7 @@ from research import canvas, plots
 from research.comparing import Summary
 from research.plots import Curve, curve, has_log, read_log
 from research.runs import Run, find_runs, group_runs
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 CORPORA = ("resume", "weibo")
 SYSTEMS = ("flat-atssa-without-amplification", "ner", "tener")
@@ -164,11 +164,11 @@ def test_a_font_is_found_that_was_installed_after_matplotlib_made_its_list(
 def test_what_cannot_be_drawn_is_an_error(runs: list[Run], tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     for draw in (plots.draw_scores, plots.draw_convergence):
-        with pytest.raises(RemedyError, match="nothing to draw"):
+        with pytest.raises(UserError, match="nothing to draw"):
             draw([], path)
-        with pytest.raises(RemedyError, match="Unknown metric"):
+        with pytest.raises(UserError, match="Unknown metric"):
             draw(runs, path, metric="x")
-    with pytest.raises(RemedyError, match=r"figures are \.png, \.webp, \.svg"):
+    with pytest.raises(UserError, match=r"figures are \.png, \.webp, \.svg"):
         plots.draw_scores(runs, tmp_path / "a.pdf")
     assert not path.exists()
 
@@ -210,7 +210,7 @@ def test_a_log_of_the_final_score_only_is_read_as_f1(tmp_path: Path) -> None:
     folder = make_run(tmp_path, "weibo/a/1", f=0.5)
     (folder / "training.jsonl").write_text('{"epoch": 0, "step": 5, "score": 0.25}\n\n', encoding="utf8")
     assert read_log(only(tmp_path), x="step", metric="f") == {5: 25.0}
-    with pytest.raises(RemedyError, match=r"training\.jsonl:1: there is no 'precision"):
+    with pytest.raises(UserError, match=r"training\.jsonl:1: there is no 'precision"):
         read_log(only(tmp_path), x="step", metric="p")
 
 
@@ -227,7 +227,7 @@ def test_a_log_of_the_final_score_only_is_read_as_f1(tmp_path: Path) -> None:
 def test_broken_logs_are_named(tmp_path: Path, text: str, words: str) -> None:
     folder = make_run(tmp_path, "weibo/a/1", f=0.5)
     (folder / "training.jsonl").write_text(text, encoding="utf8")
-    with pytest.raises(RemedyError) as error:
+    with pytest.raises(UserError) as error:
         read_log(only(tmp_path), x="step", metric="f")
     assert words in str(error.value)
 
@@ -235,7 +235,7 @@ def test_broken_logs_are_named(tmp_path: Path, text: str, words: str) -> None:
 def test_a_missing_log_says_how_to_get_one(tmp_path: Path) -> None:
     make_run(tmp_path, "weibo/a/1", f=0.5)
     assert not has_log(only(tmp_path))
-    with pytest.raises(RemedyError, match=r"there is no training\.jsonl.*ConsoleLogger\.v3"):
+    with pytest.raises(UserError, match=r"there is no training\.jsonl.*ConsoleLogger\.v3"):
         read_log(only(tmp_path), x="step", metric="f")
 
 
@@ -262,5 +262,5 @@ def test_the_mean_ends_where_the_first_seed_stopped(tmp_path: Path) -> None:
 
 
 def test_seeds_without_a_common_step_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RemedyError, match=r"No step at which all.*weibo/a/1, weibo/a/2"):
+    with pytest.raises(UserError, match=r"No step at which all.*weibo/a/1, weibo/a/2"):
         group_curve(tmp_path, [(0, 100, 1.0)], [(0, 90, 1.0)])

@@ -11,7 +11,7 @@ from run_directories import Counted, make_run
 from research.comparing import Summary, welch_p
 from research.rows import Row, ScoreTable, all_printed, make_table, printed_scores
 from research.runs import find_runs
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 # Two seeds of Weibo. GPE.NOM shows why counts are necessary: both seeds have an F1 of 0, but only the second one has
 # false positives.
@@ -89,7 +89,7 @@ def test_named_and_nominal_entities_are_micro_averaged_from_counts(weibo: Path) 
 
 def test_named_and_nominal_need_counts(weibo: Path) -> None:
     folder = make_run(weibo, "weibo/mine/3", FIRST, with_counts=False)
-    with pytest.raises(RemedyError, match=r"has no counts.*spacy tener evaluate") as error:
+    with pytest.raises(UserError, match=r"has no counts.*spacy tener evaluate") as error:
         report(weibo, named_nominal=True)
     assert str(folder) in str(error.value)
 
@@ -98,7 +98,7 @@ def test_named_and_nominal_are_asked_of_corpora_that_have_them(weibo: Path) -> N
     make_run(weibo, "resume/mine/1", {"PER": (1, 1, 1)}, with_counts=False)
     assert {row.key[0] for row in report(weibo, named_nominal=True).mentions} == {"weibo"}
     found = find_runs([weibo]).only(corpora=["resume"])
-    with pytest.raises(RemedyError, match=r"No run has labels that end in \.NAM"):
+    with pytest.raises(UserError, match=r"No run has labels that end in \.NAM"):
         make_table(found, named_nominal=True)
 
 
@@ -139,18 +139,18 @@ def test_runs_of_unlike_configs_are_not_averaged(tmp_path: Path) -> None:
         make_run(tmp_path, f"weibo/tener/{seed}", f=0.5, config=config.format(f"{seed}.spacy", seed, steps))
     assert report(tmp_path).overall[0].seeds == (1, 2)
     make_run(tmp_path, "weibo/tener/3", f=0.9, config=config.format("a.spacy", 3, 300))
-    with pytest.raises(RemedyError, match=r"have different configs: training\.max_steps is 20 and 300"):
+    with pytest.raises(UserError, match=r"have different configs: training\.max_steps is 20 and 300"):
         report(tmp_path)
     assert [row.seeds for row in report(tmp_path, by=("corpus", "system", "max_steps")).overall] == [(1, 2), (3,)]
 
 
 def test_a_baseline_that_is_not_there_is_an_error(weibo: Path) -> None:
     make_run(weibo, "weibo/slow/1")
-    with pytest.raises(RemedyError, match=r"ner is not one of these systems\. Finished: mine"):
+    with pytest.raises(UserError, match=r"ner is not one of these systems\. Finished: mine"):
         report(weibo, baseline="ner")
-    with pytest.raises(RemedyError, match="slow has no finished run"):
+    with pytest.raises(UserError, match="slow has no finished run"):
         report(weibo, baseline="slow")
-    with pytest.raises(RemedyError, match="not grouped by system"):
+    with pytest.raises(UserError, match="not grouped by system"):
         report(weibo, baseline="mine", by=("corpus",))
 
 

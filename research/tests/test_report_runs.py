@@ -8,7 +8,7 @@ import pytest
 from run_directories import Counted, make_run, metrics, write_json
 
 from research.runs import Run, find_runs, group_runs, order_of, setting
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 COUNTS = {"PER": (6, 2, 4)}
 
@@ -79,7 +79,7 @@ def test_a_seed_twice_is_an_error_that_names_both_also_where_one_is_unfinished(
 ) -> None:
     make_run(tmp_path, "weibo/tener/1", COUNTS)
     make_run(tmp_path, name, counts)
-    with pytest.raises(RemedyError, match="weibo, tener: seed 1 is there twice") as error:
+    with pytest.raises(UserError, match="weibo, tener: seed 1 is there twice") as error:
         find_runs([tmp_path])
     assert str(tmp_path / "weibo/tener/1") in str(error.value)
     assert str(tmp_path / name) in str(error.value)
@@ -94,11 +94,11 @@ def test_runs_can_be_restricted(tmp_path: Path) -> None:
     only = found.only(corpora=["weibo"], systems=["tener"])
     assert [run.name for run in only.runs] == ["weibo/tener/1"]
     assert [run.name for run in only.unfinished] == ["weibo/tener/2"]
-    with pytest.raises(RemedyError, match=r"No run of this corpus: msra\. There are: resume, weibo"):
+    with pytest.raises(UserError, match=r"No run of this corpus: msra\. There are: resume, weibo"):
         found.only(corpora=["msra"])
-    with pytest.raises(RemedyError, match="No run of this system: mect"):
+    with pytest.raises(UserError, match="No run of this system: mect"):
         found.only(systems=["mect", "tener"])
-    with pytest.raises(RemedyError, match="no run of these"):
+    with pytest.raises(UserError, match="no run of these"):
         found.only(corpora=["resume"], systems=["ner"])
 
 
@@ -152,24 +152,24 @@ def test_settings_are_found_by_their_path_or_its_end(runs: list[Run], name: str,
 
 
 def test_an_end_of_several_paths_is_an_error_that_lists_them(runs: list[Run]) -> None:
-    with pytest.raises(RemedyError, match=r"several settings end in 'width'.*components\.ner\.model\.tok2vec\.width"):
+    with pytest.raises(UserError, match=r"several settings end in 'width'.*components\.ner\.model\.tok2vec\.width"):
         setting(runs[0], "width")
 
 
 def test_a_setting_that_is_not_there_is_an_error(runs: list[Run]) -> None:
-    with pytest.raises(RemedyError, match="weibo/a/1: its config has no setting 'alpha'"):
+    with pytest.raises(UserError, match="weibo/a/1: its config has no setting 'alpha'"):
         setting(runs[0], "alpha")
-    with pytest.raises(RemedyError, match=r"no setting 'c\.k'"):  # the end of a path has to start after a dot
+    with pytest.raises(UserError, match=r"no setting 'c\.k'"):  # the end of a path has to start after a dot
         setting(runs[0], "c.k")
 
 
 def test_a_config_that_is_missing_or_broken_is_named(runs: list[Run]) -> None:
     config = runs[0].folder / "model-best" / "config.cfg"
     config.write_text("k = 3\n", encoding="utf8")
-    with pytest.raises(RemedyError, match=r"config\.cfg:1: 'k = 3' is neither"):
+    with pytest.raises(UserError, match=r"config\.cfg:1: 'k = 3' is neither"):
         setting(runs[0], "k")
     config.unlink()
-    with pytest.raises(RemedyError, match=r"neither model-best/config\.cfg nor config\.cfg"):
+    with pytest.raises(UserError, match=r"neither model-best/config\.cfg nor config\.cfg"):
         setting(runs[0], "k")
 
 
@@ -179,7 +179,7 @@ def test_numbers_are_ordered_as_numbers(runs: list[Run]) -> None:
 
 
 def test_a_seed_twice_in_a_group_is_an_error_that_says_what_to_do(runs: list[Run]) -> None:
-    with pytest.raises(RemedyError, match=r"corpus weibo: .*weibo/a/1 and weibo/b/1.*setting that differs"):
+    with pytest.raises(UserError, match=r"corpus weibo: .*weibo/a/1 and weibo/b/1.*setting that differs"):
         group_runs(runs, ["corpus"])
-    with pytest.raises(RemedyError, match="all runs together: seed 1"):
+    with pytest.raises(UserError, match="all runs together: seed 1"):
         group_runs(runs, [])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from run_directories import metrics, prf, write_json
 
 from research.scores import METRICS, Confusion, Score, read_scores, score_counts, total
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 COUNTS = {"PER": (6, 2, 4), "ORG": (0, 5, 1)}
 NUMBER = st.integers(0, 50)
@@ -65,7 +65,7 @@ def test_what_spacy_evaluate_writes_has_no_counts(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: list[str]) -> None:
     path = tmp_path / "metrics.json"
     path.write_text(text, encoding="utf8")
-    with pytest.raises(RemedyError) as error:
+    with pytest.raises(UserError) as error:
         read_scores(path)
     for word in [str(path), *words]:
         assert word in str(error.value)
@@ -73,10 +73,10 @@ def test_what_is_wrong_is_named_with_its_file(tmp_path: Path, text: str, words: 
 
 def test_a_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "metrics.json"
-    with pytest.raises(RemedyError, match=r"metrics\.json: cannot be read: No such file or directory"):
+    with pytest.raises(UserError, match=r"metrics\.json: cannot be read: No such file or directory"):
         read_scores(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RemedyError, match=r"metrics\.json: not valid JSON"):
+    with pytest.raises(UserError, match=r"metrics\.json: not valid JSON"):
         read_scores(path)
 
 

@@ -23,21 +23,21 @@ from research.vectors.strings import (
     bigrams,
     characters,
 )
-from spacy_tener.features.keys import END_MARK, Normaliser, bigram_key_array, pair_keys, unigram_key_array
+from spacy_tener.features.keys import END_MARK, Normalizer, bigram_key_array, pair_keys, unigram_key_array
 
-PLAIN = Normaliser(digits=False)
+PLAIN = Normalizer(digits=False)
 
 
 @pytest.fixture(scope="module")
 def jieba_words() -> JiebaSplitter:
-    return JiebaSplitter(Normaliser(lower=True))
+    return JiebaSplitter(Normalizer(lower=True))
 
 
 # Characters
 
 
 def test_characters_are_normalised_one_by_one() -> None:
-    normalise = Normaliser(digits=True, lower=True)
+    normalise = Normalizer(digits=True, lower=True)
     assert characters("A１٣b7𠮷", normalise) == ["a", "0", "0", "b", "0", "𠮷"]
     # Characters are converted one by one. The lower case of the whole text would have another sigma at the end of the
     # word.
@@ -75,11 +75,11 @@ def test_no_string_can_break_the_trainers_lines(splitter: Callable[[str], list[s
 
 @given(st.text(st.sampled_from("上海市2３aB𠮷。<"), min_size=1))
 def test_bigrams_have_the_keys_that_the_embedder_looks_up(text: str) -> None:
-    normaliser = Normaliser(digits=True, lower=True)
-    keys = unigram_key_array(text, normaliser)
-    looked_up = pair_keys(keys, np.asarray([len(text)]), normaliser.key(END_MARK))
-    written = bigrams(characters(text, normaliser))
-    np.testing.assert_array_equal(bigram_key_array(written, normaliser), looked_up)
+    normalizer = Normalizer(digits=True, lower=True)
+    keys = unigram_key_array(text, normalizer)
+    looked_up = pair_keys(keys, np.asarray([len(text)]), normalizer.key(END_MARK))
+    written = bigrams(characters(text, normalizer))
+    np.testing.assert_array_equal(bigram_key_array(written, normalizer), looked_up)
 
 
 # Words
@@ -94,7 +94,7 @@ def test_words_of_the_dictionary_stay_as_they_are_and_others_are_normalised(jieb
 
 
 def test_other_languages_have_the_words_of_spacys_tokenizer() -> None:
-    assert TokenSplitter(Normaliser(lower=True), "en")("Don't  panic in 1999!") == [
+    assert TokenSplitter(Normalizer(lower=True), "en")("Don't  panic in 1999!") == [
         "do",
         "n't",
         "panic",
@@ -106,7 +106,7 @@ def test_other_languages_have_the_words_of_spacys_tokenizer() -> None:
 
 def test_language_that_spacy_does_not_know_is_refused() -> None:
     with pytest.raises(ValueError, match="no tokenizer for the language 'qq'"):
-        TokenSplitter(Normaliser(), "qq")
+        TokenSplitter(Normalizer(), "qq")
 
 
 # All at once

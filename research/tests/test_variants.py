@@ -30,7 +30,7 @@ from spacy_tener.architectures.flat import selection_torch
 from spacy_tener.architectures.flat.flat_config import MectConfig
 from spacy_tener.architectures.flat.selection_torch import Selection, SelectiveAttention
 from spacy_tener.architectures.tener.tener_torch import RelativePositions
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.export.onnx_model import export_model
 from spacy_tener.nn.ragged_torch import Ragged, Segments
 from spacy_tener.nn.shim import torch_shims
@@ -164,7 +164,7 @@ def test_a_selection_has_no_threshold_to_learn() -> None:
 
 
 def test_no_largest_key_is_refused() -> None:
-    with pytest.raises(RemedyError, match="k must be at least 1"):
+    with pytest.raises(UserError, match="k must be at least 1"):
         attention(LargestKeys, k=0)
 
 
@@ -252,5 +252,5 @@ def test_a_variant_learns_and_is_the_same_once_saved_and_loaded(
     shims = torch_shims(loaded.get_pipe("tener_ner").model)
     assert not all(shim.predicts_with_numpy(get_current_ops()) for shim in shims)
     if architecture == "GRN":
-        with pytest.raises(RemedyError, match="runs in torch alone, and is not exported"):
+        with pytest.raises(UserError, match="runs in torch alone, and is not exported"):
             export_model(loaded)

@@ -10,8 +10,8 @@ from operator import add
 from typing import Any
 
 from spacy_tener.corpora.tokenizers import blank_pipeline
-from spacy_tener.errors import RemedyError, install
-from spacy_tener.features.keys import END_MARK, Normaliser
+from spacy_tener.errors import UserError, install
+from spacy_tener.features.keys import END_MARK, Normalizer
 
 CHARS, BIGRAMS, WORDS = KINDS = ("chars", "bigrams", "words")
 
@@ -35,8 +35,8 @@ class TextSettings:
     lower: bool = False
 
     @property
-    def normaliser(self) -> Normaliser:
-        return Normaliser(digits=self.digits, lower=self.lower)
+    def normalizer(self) -> Normalizer:
+        return Normalizer(digits=self.digits, lower=self.lower)
 
 
 def remembered(normalise: Callable[[str], str]) -> Callable[[str], str]:
@@ -62,9 +62,9 @@ class JiebaSplitter:
     normalized.
     """
 
-    def __init__(self, normaliser: Normaliser) -> None:
+    def __init__(self, normalizer: Normalizer) -> None:
         self._jieba, words = _jieba_and_words()
-        self._normalise = remembered(lambda word: word if word in words else normaliser(word))
+        self._normalise = remembered(lambda word: word if word in words else normalizer(word))
 
     def __call__(self, text: str) -> list[str]:
         return [self._normalise(word) for word in self._jieba.cut(text) if word.strip()]
@@ -73,9 +73,9 @@ class JiebaSplitter:
 class TokenSplitter:
     """Splits texts into words with spaCy's tokenizer for a language."""
 
-    def __init__(self, normaliser: Normaliser, lang: str) -> None:
+    def __init__(self, normalizer: Normalizer, lang: str) -> None:
         self._nlp = blank_pipeline(lang)
-        self._normalise = remembered(normaliser)
+        self._normalise = remembered(normalizer)
 
     def __call__(self, text: str) -> list[str]:
         # With a memory zone, spaCy does not keep all strings of the texts in memory.
@@ -91,12 +91,12 @@ class TextSplitter:
 
     def __init__(self, kinds: Iterable[str], settings: TextSettings) -> None:
         self.kinds = tuple(kinds)
-        self._normalise = remembered(settings.normaliser)
+        self._normalise = remembered(settings.normalizer)
         self.words: JiebaSplitter | TokenSplitter | None = None
         if WORDS in self.kinds and settings.lang == "zh":
-            self.words = JiebaSplitter(settings.normaliser)
+            self.words = JiebaSplitter(settings.normalizer)
         elif WORDS in self.kinds:
-            self.words = TokenSplitter(settings.normaliser, settings.lang)
+            self.words = TokenSplitter(settings.normalizer, settings.lang)
 
     def __call__(self, text: str) -> dict[str, list[str]]:
         """Return the strings of a text by their kind."""
@@ -112,7 +112,7 @@ def _jieba_and_words() -> tuple[Any, frozenset[str]]:
     try:
         import jieba
     except ImportError as error:
-        raise RemedyError("Chinese words need jieba", install("jieba")) from error
+        raise UserError("Chinese words need jieba", install("jieba")) from error
     jieba.setLogLevel("WARNING")
     # A separate instance, so that words that were added to jieba's global tokenizer have no effect.
     tokenizer = jieba.Tokenizer()

@@ -18,7 +18,7 @@ from typing import Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from spacy_tener.errors import InputError, RemedyError, install
+from spacy_tener.errors import InputError, UserError, install
 from spacy_tener.files import check_folder
 from spacy_tener.types import FloatArray
 
@@ -91,7 +91,7 @@ def train_vectors(file: StringFile, settings: TrainingSettings, *, name: str) ->
     """
     if not any(count >= settings.min_count for count in file.counts.values()):
         reason = f"None of the {len(file.counts):,} distinct {name} occurs {settings.min_count} times"
-        raise RemedyError(reason, "Give more text, or a smaller --min-count.")
+        raise UserError(reason, "Give more text, or a smaller --min-count.")
     # Use a single thread, since training with several threads is not reproducible.
     model = word2vec()(vector_size=settings.width, min_count=settings.min_count, seed=settings.seed, workers=1)
     model.build_vocab_from_freq(file.counts, corpus_count=file.lines)
@@ -116,7 +116,7 @@ def word2vec() -> Any:
     try:
         from gensim.models import Word2Vec
     except ImportError as error:
-        raise RemedyError("Training vectors needs gensim", install("gensim")) from error
+        raise UserError("Training vectors needs gensim", install("gensim")) from error
     return Word2Vec
 
 
@@ -157,7 +157,7 @@ def make_vectors(
     output = Path(output)
     unknown = sorted(set(training) - set(KINDS))
     if unknown or not training:
-        raise RemedyError(f"Unknown kinds of vectors: {unknown}", f"Use some of: {', '.join(KINDS)}.")
+        raise UserError(f"Unknown kinds of vectors: {unknown}", f"Use some of: {', '.join(KINDS)}.")
     check_folder(output)
     word2vec()
     reports = []

@@ -11,7 +11,7 @@ import spacy
 from spacy.cli._util import import_code
 from spacy.language import Language
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..inputs import DamagedText, check_text
 from ..nn.run import use_gpu
 from ..pipeline.finding import check_finders, crf_pipes, span_finders
@@ -82,7 +82,7 @@ class Annotator:
         check_finders(nlp)
         if probability and not crf_pipes(nlp) and not span_finders(nlp):
             reason = "The pipeline computes no probabilities, because it has neither a tener_ner nor a spancat"
-            raise RemedyError(reason, "Annotate without probabilities.")
+            raise UserError(reason, "Annotate without probabilities.")
         self._nlp, self._task = nlp, entity_task(nlp, probability=probability)
 
     @overload

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..pipeline.entities import FoundEntity
 
 # Default name of the text column.
@@ -57,12 +57,12 @@ class AnnotateSettings:
         """
         duplicates = [name for name, count in Counter(names).items() if count > 1]
         if duplicates:
-            remedy = "Rename the columns, so that all names differ."
-            raise RemedyError(f"The records have several columns named {', '.join(duplicates)}", remedy)
+            fix = "Rename the columns, so that all names differ."
+            raise UserError(f"The records have several columns named {', '.join(duplicates)}", fix)
         existing = [name for name in (*self.added, *others) if name in names]
         if existing:
-            remedy = "Set a prefix for the added columns, for example --prefix tener_."
-            raise RemedyError(f"The records already have columns named {', '.join(existing)}", remedy)
+            fix = "Set a prefix for the added columns, for example --prefix tener_."
+            raise UserError(f"The records already have columns named {', '.join(existing)}", fix)
 
 
 class Answer(NamedTuple):

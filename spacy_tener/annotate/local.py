@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..manifest import Manifest
 from ..nn.run import use_gpu
 from ..processes import THREAD_VARIABLES, count_cores
@@ -133,7 +133,7 @@ def _processes(job: AnnotationJob) -> Iterator[Executor]:
         yield pool
     except BrokenProcessPool as error:
         reason = "A process was killed, probably because the system ran out of memory"
-        raise RemedyError(reason, "Resume by running the same command with fewer --processes.") from error
+        raise UserError(reason, "Resume by running the same command with fewer --processes.") from error
     except BaseException:
         open_end.close()
         raise

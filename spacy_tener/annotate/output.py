@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from spacy.util import get_package_path, is_package
 
-from ..errors import RemedyError, check_choice, counted, install
+from ..errors import UserError, check_choice, install, pluralize
 from ..files import digest, locked, write_bytes, writing
 from ..manifest import Manifest, file_input
 from .annotator import Annotator
@@ -53,13 +53,13 @@ class AnnotationJob:
     def __post_init__(self) -> None:
         check_choice("output format", self.format, OUTPUTS)
         if self.processes < 1:
-            raise RemedyError(f"processes = {self.processes}", "Give 1 or more.")
+            raise UserError(f"processes = {self.processes}", "Give 1 or more.")
         if PARQUET in (self.format, *(source.format for source in self.sources)):
             try:
                 import pyarrow  # noqa: F401
             except ImportError as error:
-                remedy = f"{install('pyarrow')}, or use jsonl"
-                raise RemedyError("Parquet needs pyarrow", remedy) from error
+                fix = f"{install('pyarrow')}, or use jsonl"
+                raise UserError("Parquet needs pyarrow", fix) from error
 
     @property
     def dependencies(self) -> dict[str, Any]:
@@ -89,8 +89,8 @@ class PartStats:
     errors: int = 0
 
     def __str__(self) -> str:
-        texts, errors = counted(self.texts, "text"), counted(self.errors, "error")
-        return f"{texts}, {counted(self.entities, 'entity', 'entities')}, {errors}"
+        texts, errors = pluralize(self.texts, "text"), pluralize(self.errors, "error")
+        return f"{texts}, {pluralize(self.entities, 'entity', 'entities')}, {errors}"
 
     def __add__(self, stats: PartStats) -> PartStats:
         return PartStats(*map(sum, zip(asdict(self).values(), asdict(stats).values(), strict=True)))
@@ -107,8 +107,8 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
         with writing(job.output):
             for temporary in job.output.glob(".*.tmp"):
                 temporary.unlink(missing_ok=True)
-        remedy = "Name another output, or delete this one to annotate everything again."
-        manifest = Manifest.resume(job.output, job.dependencies, remedy=remedy)
+        fix = "Name another output, or delete this one to annotate everything again."
+        manifest = Manifest.resume(job.output, job.dependencies, fix=fix)
         try:
             yield manifest
         finally:
@@ -141,12 +141,12 @@ def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
     first = next(parts, None)
     if first is None:
         names = ", ".join(source.address for source in job.sources[:3])
-        raise RemedyError(f"{names}: there is no text", "Give files with a text on each line, or in a column.")
+        raise UserError(f"{names}: there is no text", "Give files with a text on each line, or in a column.")
     columns = first.columns
     settings.check_columns(columns)
     if settings.text not in columns:
-        remedy = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
-        raise RemedyError(f"The records have no column '{settings.text}'", remedy)
+        fix = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
+        raise UserError(f"The records have no column '{settings.text}'", fix)
     first_rows: Part | None = first
     if tables and not first.readable:  # the first part has no valid records, so infer the schema from other files
         rows = [source for source in job.sources if source not in tables]

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, NamedTuple
 from spacy.tokens import DocBin
 from spacy.vocab import Vocab
 
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 from ..inputs import (
     FORMATS,
     MAX_LINE_LENGTH,
@@ -83,8 +83,8 @@ def find_texts(inputs: Sequence[str | Path], output: Path | None = None) -> tupl
     RETURNS (tuple[list[str], list[str]]): The input files, in the order of `inputs`, and the files in directories that
         were skipped because their extension is not supported.
     """
-    remedy = f"Pass the files themselves, or rename them to one of the extensions {', '.join(FORMATS)}."
-    files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", remedy)
+    fix = f"Pass the files themselves, or rename them to one of the extensions {', '.join(FORMATS)}."
+    files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", fix)
     if output:
         written = Path(output).resolve()
         files = [file for file in files if not (file.found and written in Path(file.address).resolve().parents)]
@@ -116,7 +116,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
         if self.part_size < 1:
-            raise RemedyError(f"part_size = {self.part_size}", "Give 1 or more.")
+            raise UserError(f"part_size = {self.part_size}", "Give 1 or more.")
 
 
 class _Chunk(NamedTuple):
@@ -223,7 +223,7 @@ def stream_records(addresses: Sequence[str]) -> Generator[Record]:
             with nullcontext(sys.stdin.buffer) if address == STDIN else open(address, "rb") as file:
                 for chunk in _read(address, file, ReadOptions(), TEXT_COLUMN):
                     yield from _valid_records(chunk)
-        except RemedyError:
+        except UserError:
             raise
         except Exception as error:  # there is no common base class for the errors of all file formats
             reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
@@ -245,8 +245,8 @@ def _valid_records(chunk: _Chunk) -> Iterator[Record]:
         text = check_text(record.get(TEXT_COLUMN))
         if isinstance(text, DamagedText):
             reason = text.reason if text.reason.startswith(chunk.location) else f"{chunk.location}: {text.reason}"
-            remedy = f'Each record needs a field "{TEXT_COLUMN}" with a text in UTF-8.'
-            raise RemedyError(reason, SAVE_AS_UTF8 if reason.endswith("is not UTF-8") else remedy)
+            fix = f'Each record needs a field "{TEXT_COLUMN}" with a text in UTF-8.'
+            raise UserError(reason, SAVE_AS_UTF8 if reason.endswith("is not UTF-8") else fix)
         if text and not text.isspace():
             yield record
 
@@ -263,13 +263,13 @@ def _read_sources(sources: Sequence[Source], options: ReadOptions, text: str) ->
             with open(source.address, "rb") as file:
                 for chunk in _read(source.address, file, options, text):
                     yield chunk, offset + min(_position(file), source.size)
-        except RemedyError:
+        except UserError:
             raise
         except Exception as error:
             if not _is_damage(error):
                 reason = f"cannot be read: {getattr(error, 'strerror', None) or error}"
-                remedy = "Check the path, and run the same command again to resume."
-                raise InputError(source.address, reason, remedy) from error
+                fix = "Check the path, and run the same command again to resume."
+                raise InputError(source.address, reason, fix) from error
             reason = f"{source.address}: the file is damaged from here on ({error})"
             record = {text: DamagedText("", reason), "source": source.address}
             yield _Chunk(record, 0, source.address), offset + source.size

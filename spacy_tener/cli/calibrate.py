@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ..corpora.docs import read_examples
-from ..errors import counted
+from ..errors import pluralize
 from ..evaluation.calibration import (
     Series,
     Threshold,
@@ -66,7 +66,7 @@ def calibrate_cli(
     tested = find_outcomes(nlp, pipe.name, read_examples(nlp, test), test) if test else None
     temperature = fit_temperature(outcomes)
     changes: dict[str, Any] = {"temperature": temperature}
-    found = counted(outcomes.right.size, "entity", "entities")
+    found = pluralize(outcomes.right.size, "entity", "entities")
     msg.info(f"{found} predicted, {int(outcomes.right.sum())} correct")
     msg.text(f"Temperature {temperature:.2f}")
     # Measure the error on texts that were not used to fit the temperature.

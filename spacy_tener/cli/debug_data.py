@@ -18,7 +18,7 @@ from spacy.util import load_config
 from thinc.api import Config
 
 from ..corpora.docs import open_docbin
-from ..errors import RemedyError
+from ..errors import UserError
 from ..pipeline.units import MISSING
 from ..training.config_files import check_no_ner, check_renamed, problems
 from ._common import (
@@ -65,17 +65,17 @@ def debug_data_cli(
             with_ner(config, load_pipeline).to_disk(as_ner)
             debug_data(as_ner, ignore_warnings=ignore_warnings, verbose=verbose, no_format=no_format, silent=False)
     except ConfigValidationError as error:
-        raise RemedyError(f"{config_path}: {problems(error)}", _NAME_CORPORA) from error
+        raise UserError(f"{config_path}: {problems(error)}", _NAME_CORPORA) from error
     except ValueError as error:
         if not is_spacy_error(error):
             raise
-        raise RemedyError(f"{config_path}: {message_of(error)}", _NAME_CORPORA) from error
+        raise UserError(f"{config_path}: {message_of(error)}", _NAME_CORPORA) from error
 
 
 def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
     """Count the tokens with missing annotation in each corpus in a config.
 
-    Corpora with complete annotation are left out. Raises a RemedyError if a corpus is empty or cannot be read.
+    Corpora with complete annotation are left out. Raises a UserError if a corpus is empty or cannot be read.
 
     config (Config): Training config with a section `corpora`.
     YIELDS (tuple[str, int, int]): Corpus path, number of tokens with missing annotation, and total number of tokens.
@@ -87,9 +87,7 @@ def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
             tags = [doc[:, file.attrs.index(ENT_IOB)] for file in files if ENT_IOB in file.attrs for doc in file.tokens]
             n_tokens = sum(len(doc) for file in files for doc in file.tokens)
             if not n_tokens:
-                raise RemedyError(
-                    f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`."
-                )
+                raise UserError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")
             n_missing = n_tokens - sum(int((tag != MISSING).sum()) for tag in tags)
             if n_missing:
                 yield path, n_missing, n_tokens

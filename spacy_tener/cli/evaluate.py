@@ -16,7 +16,7 @@ from spacy.language import Language
 from spacy.training import Example
 
 from ..corpora.docs import read_examples
-from ..errors import RemedyError, counted
+from ..errors import UserError, pluralize
 from ..evaluation.errors_page import Pair, errors_page, most_confident_errors, score_texts
 from ..evaluation.scores import CountingScorer, score_rows, scores_json
 from ..files import write_text
@@ -81,8 +81,8 @@ def evaluate_cli(
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     for pipe in () if entity_finders(nlp) else span_finders(nlp).values():
-        remedy = f"Use `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
-        raise RemedyError(f"{model}: predicts spans in doc.spans['{pipe.key}'], which may overlap", remedy)
+        fix = f"Use `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
+        raise UserError(f"{model}: predicts spans in doc.spans['{pipe.key}'], which may overlap", fix)
     if explained:
         find_crf_pipe(nlp)  # Raise an error early if no component can explain its entities.
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
@@ -95,8 +95,8 @@ def evaluate_cli(
         scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
     if scores.get("ents_f") is None:
         if page is None:
-            remedy = "Check that the data is annotated and that the pipeline predicts entities."
-            raise RemedyError(f"{data}: no entities to score", remedy)
+            fix = "Check that the data is annotated and that the pipeline predicts entities."
+            raise UserError(f"{data}: no entities to score", fix)
         msg.warn(f"{data}: no entities to score", "The page shows the predicted entities.")
     else:
         _print_scores(scores)
@@ -107,7 +107,7 @@ def evaluate_cli(
     if displacy_path:
         texts = (example.reference.text for example in examples)
         for written in write_displacy(nlp, texts, displacy_path, title=model, limit=displacy_limit):
-            msg.good(f"{written.resolve()}: {counted(min(len(examples), displacy_limit), 'text')}")
+            msg.good(f"{written.resolve()}: {pluralize(min(len(examples), displacy_limit), 'text')}")
     if page:
         _write_errors(page, nlp, model, data, scores, compared, explained)
 
@@ -149,7 +149,7 @@ def _write_errors(
         found = explain(nlp, [compared[number][0] for number in numbers])
         links = [f"{page.name}#text-{number}" for number in numbers]
         write_text(why, found.to_html(title="Errors on {data}, explained", values={"data": name}, links=links))
-        msg.good(f"{why.resolve()}: {counted(len(numbers), 'text')}")
+        msg.good(f"{why.resolve()}: {pluralize(len(numbers), 'text')}")
     values = {"data": name, "model": model, "path": str(data), "n": f"{len(texts):,}"}
     content = errors_page(
         Heading("Errors on {data}", "{model} on {path}, texts: {n}", values),
@@ -163,7 +163,7 @@ def _write_errors(
     )
     write_text(page, content)
     wrong = sum(any(pair.is_error for pair in pairs) for _, pairs in texts)
-    msg.good(f"{page.resolve()}: {counted(wrong, 'text')} with errors of {len(texts):,}")
+    msg.good(f"{page.resolve()}: {pluralize(wrong, 'text')} with errors of {len(texts):,}")
 
 
 def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:

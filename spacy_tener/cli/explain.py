@@ -15,7 +15,7 @@ from spacy.training import Example
 from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import stream_records
 from ..corpora.docs import read_examples
-from ..errors import RemedyError, counted
+from ..errors import UserError, pluralize
 from ..files import write_text
 from ..inputs import STDIN
 from . import options
@@ -74,8 +74,8 @@ def explain_cli(
     if output is None:
         return explained.to_json(), 0
     write_text(output, explained.to_json() if output.suffix == ".json" else explained.to_html())
-    count = counted(sum(len(text.entities) for text in explained.texts), "entity", "entities")
-    msg.good(f"{output.resolve()}: {count} in {counted(len(explained.texts), 'text')}")
+    count = pluralize(sum(len(text.entities) for text in explained.texts), "entity", "entities")
+    msg.good(f"{output.resolve()}: {count} in {pluralize(len(explained.texts), 'text')}")
     return "", 0
 
 
@@ -90,10 +90,10 @@ def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
         own_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
         return read_examples(nlp, Path(text), gold_preproc=own_tokens, limit=limit)
     if _FILE_NAME.fullmatch(text) and not os.path.isfile(text):
-        raise RemedyError(f"{text}: there is no such file", "Check the path, or pass a text.")
+        raise UserError(f"{text}: there is no such file", "Check the path, or pass a text.")
     is_file = text == STDIN or os.path.isfile(text)
     records = stream_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
     texts = [record[TEXT_COLUMN] for record in islice(records, limit)]
     if not texts:
-        raise RemedyError(f"{text or 'The text'}: is empty", "Pass a text that is not empty.")
+        raise UserError(f"{text or 'The text'}: is empty", "Pass a text that is not empty.")
     return texts

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ..corpora.docs import read_docs, write_docs
-from ..errors import RemedyError, counted
+from ..errors import UserError, pluralize
 from ..files import check_folder, locked
 from ..nn.run import check_gpu
 from ..processes import interrupted_by_signals
@@ -75,12 +75,12 @@ def extend_cli(
             msg.good(f"{output / MODEL} is already trained")
             return
         msg.info(
-            f"{counted(len(learned), 'text')} with {', '.join(extension.labels)}; "
+            f"{pluralize(len(learned), 'text')} with {', '.join(extension.labels)}; "
             f"present labels: {', '.join(extension.present)}"
         )
         failure = train(run, Processes(1, sys.stderr.write))
         if failure:
-            raise RemedyError(f"{output}: {failure}", f"See {output / OUTPUT}.")
+            raise UserError(f"{output}: {failure}", f"See {output / OUTPUT}.")
     msg.good(f"Saved to {output / MODEL}")
 
 

@@ -11,7 +11,7 @@ import spacy
 import typer
 
 from ..corpora.docs import read_docs
-from ..errors import RemedyError, counted
+from ..errors import UserError, pluralize
 from ..files import check_folder, locked, write_bytes
 from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels
@@ -89,7 +89,7 @@ def review_cli(
     check_folder(output)
     docs = list(read_docs(data, spacy.blank("xx").vocab))
     if not any(doc.ents for doc in docs):
-        raise RemedyError(f"{data}: contains no entities", "Use a file with gold annotation.")
+        raise UserError(f"{data}: contains no entities", "Use a file with gold annotation.")
     if model_or_config.endswith(".cfg") or model_or_config in names_in(BASES):
         check_gpu(gpu_id)
         validation = cross_validation(
@@ -122,7 +122,7 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
     corpus, applied = apply_to_corpus(data, decisions)
     write_bytes(output, corpus)
     msg.warn_list("Decisions that don't match the corpus, left out", applied.rejected)
-    msg.good(f"{output}: {counted(applied.changed, 'decision')} applied, {applied.unchanged:,} without a change")
+    msg.good(f"{output}: {pluralize(applied.changed, 'decision')} applied, {applied.unchanged:,} without a change")
 
 
 def _write_review(
@@ -132,11 +132,11 @@ def _write_review(
     errors, shown = write_review(output, reviewed, data, limit=limit, label_order=label_order)
     entities = sum(len(doc.entities) for doc in reviewed)
     summary = (
-        f"{counted(len(errors), 'suspected error')} in {counted(len(reviewed), 'text')} with "
-        f"{counted(entities, 'entity', 'entities')}. {how}"
+        f"{pluralize(len(errors), 'suspected error')} in {pluralize(len(reviewed), 'text')} with "
+        f"{pluralize(entities, 'entity', 'entities')}. {how}"
     )
     if len(shown) < len(errors):
-        summary = f"The page shows {counted(len(shown), 'suspected error')} in the highest ranked texts, of {summary}"
+        summary = f"The page shows {pluralize(len(shown), 'suspected error')} in the highest ranked texts, of {summary}"
     unknown = sum(doc.unknown for doc in reviewed)
     if unknown:
         msg.warn(f"Entities left out: {unknown:,}", "The model was trained without their label.")

@@ -10,7 +10,7 @@ import typer
 from spacy.language import Language
 from spacy.util import is_package
 
-from ..errors import RemedyError, install
+from ..errors import UserError, install
 from ..pipeline.finding import check_finders
 from . import options
 from ._common import (
@@ -56,7 +56,7 @@ def serve_cli(
     try:
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
-        raise RemedyError(
+        raise UserError(
             f"Serving requires {error.name}", install("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
         ) from error
     with command_line_errors():
@@ -87,12 +87,12 @@ def _parse_models(models: list[str]) -> dict[str, str]:
         is_named = equals and Path(name).name == name and not Path(model).is_dir()
         named.update({name: path} if is_named else {Path(model).name: model})
     if len(named) < len(models) or "" in named:
-        raise RemedyError("The models don't have different names", "Add names, for example news=MODEL web=MODEL.")
+        raise UserError("The models don't have different names", "Add names, for example news=MODEL web=MODEL.")
     return named
 
 
 def _load(model: str) -> Language:
-    """Load a pipeline. Raises a RemedyError if no component predicts entities."""
+    """Load a pipeline. Raises a UserError if no component predicts entities."""
     nlp = load_pipeline(model)
     check_finders(nlp, model)
     return nlp

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..annotate.records import find_texts, stream_records
-from ..errors import counted
+from ..errors import pluralize
 from ..files import check_folder, locked
 from ..manifest import file_input
 from ..pipeline.finding import entity_finders
@@ -83,8 +83,8 @@ def silver_cli(
     check_teachers(pipelines)
     silent = [name for name, teacher in pipelines.items() if not entity_finders(teacher)]
     if silent:
-        remedy = "If it sets no entities, all tokens are outside with the probability 1."
-        msg.warn(f"No component declares that it sets entities: {', '.join(silent)}", remedy)
+        fix = "If it sets no entities, all tokens are outside with the probability 1."
+        msg.warn(f"No component declares that it sets entities: {', '.join(silent)}", fix)
     missing_labels = unknown_labels(pipelines)
     if missing_labels:
         lines = [f"{name} doesn't have {', '.join(labels)}" for name, labels in missing_labels.items()]
@@ -103,10 +103,10 @@ def silver_cli(
                 part_size=part_size,
             )
     missing = 100 * total.missing / max(1, total.tokens)
-    summary = f"{counted(total.texts, 'text')}, {counted(total.entities, 'entity', 'entities')}"
+    summary = f"{pluralize(total.texts, 'text')}, {pluralize(total.entities, 'entity', 'entities')}"
     msg.good(f"{output}: {summary}, {missing:.1f} % of the tokens with missing annotation")
     if total.has_few_entities:
-        few = f"Only {counted(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} were kept"
-        remedy = "Lower --sure." if sure > DEFAULT_THRESHOLD else "Raise --outside, to keep fewer tokens as outside."
+        few = f"Only {pluralize(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} were kept"
+        fix = "Lower --sure." if sure > DEFAULT_THRESHOLD else "Raise --outside, to keep fewer tokens as outside."
         why = "A model trained on few entities and many tokens outside has a low recall."
-        msg.warn(few, f"{remedy} {why} Calibration often lowers probabilities.")
+        msg.warn(few, f"{fix} {why} Calibration often lowers probabilities.")

@@ -10,7 +10,7 @@ import typer
 from ..annotate.answers import TEXT_COLUMN
 from ..annotate.records import find_texts, stream_records
 from ..corpora.tokenizers import blank_pipeline
-from ..errors import RemedyError, counted
+from ..errors import UserError, pluralize
 from ..files import write_text
 from ..pipeline.finding import PipelineNER, crf_pipes, entity_labels, overlap_groups
 from ..review.active_learning import make_tasks, suggest
@@ -73,8 +73,8 @@ def suggest_cli(
     but the output contains no predictions.
     """
     if format is None and (format := BY_ENDING.get(output.suffix)) is None:
-        remedy = f"Set --format to one of: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
-        raise CommandLineError(f"{output}: unknown format", remedy)
+        fix = f"Set --format to one of: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
+        raise CommandLineError(f"{output}: unknown format", fix)
     interface = output.with_name(f"{output.stem}{INTERFACE}")
     has_interface = format != ANNOTATION_PAGE and TOOLS[format].interface is not None
     for path in (output, interface if has_interface else None):
@@ -93,7 +93,7 @@ def suggest_cli(
     known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
     chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)
     if not chosen:
-        raise RemedyError(
+        raise UserError(
             "There is no text to select: all are annotated or empty", "Use other texts, or fewer files in --known."
         )
     tasks = make_tasks(nlp, chosen, shown)
@@ -104,11 +104,11 @@ def suggest_cli(
             tasks, shown, **sources, label_order=label_order, lang=str(nlp.lang), overlapping=overlapping
         )
         write_text(output, page)
-        msg.good(f"{output.resolve()}: {counted(len(chosen), 'text')} to annotate in a browser")
+        msg.good(f"{output.resolve()}: {pluralize(len(chosen), 'text')} to annotate in a browser")
     else:
         tool = TOOLS[format]
         write_text(output, tool.write(tasks))
-        msg.good(f"{output}: {counted(len(chosen), 'text')} to annotate in {format}")
+        msg.good(f"{output}: {pluralize(len(chosen), 'text')} to annotate in {format}")
         if tool.interface:
             write_text(interface, tool.interface(shown))
             msg.info(f"{interface}: the labelling interface")

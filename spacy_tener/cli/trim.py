@@ -8,7 +8,7 @@ from typing import Annotated, cast
 import typer
 from spacy.language import Language
 
-from ..errors import counted
+from ..errors import pluralize
 from ..export.trimming import trim_rows
 from ..files import size_mb
 from ..nn.shim import require_torch
@@ -69,6 +69,8 @@ def _convert_to_onnx(nlp: Language, model: str, texts: list[str], precision: str
     to_onnx(nlp, cast(Precision, precision))
     write_pipeline(nlp, output)
     same, changed = changed_entities(old, load_pipeline(str(output)), read)
-    msg.info(f"{counted(len(read), 'text')}: {counted(same, 'entity', 'entities')} in both, {len(changed)} in one only")
+    msg.info(
+        f"{pluralize(len(read), 'text')}: {pluralize(same, 'entity', 'entities')} in both, {len(changed)} in one only"
+    )
     if changed:
         msg.table(changed[:_SHOWN_ENTITIES], header=("Predicted by", "Label", "Text"), divider=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..corpora.tokenizers import blank_pipeline
-from ..errors import counted
+from ..errors import pluralize
 from ..features.pretrained_vectors import read_glove_words
 from ..training.static_vectors import (
     WordEncoder,
@@ -67,12 +67,14 @@ def vectors_cli(
     selected = select_words(found, max_words)
     reader = WordEncoder(encoder, _numbers(layers), names(outputs))
     count, explained_variance = write_static_vectors(reader, selected, width, output)
-    words_written = counted(count, "word")
+    words_written = pluralize(count, "word")
     msg.good(
         f"{output}: {words_written}, {width} of {reader.width} components, {explained_variance:.0%} of the variance"
     )
     if count < len(selected):
-        msg.warn(f"{counted(len(selected) - count, 'word')} left out, since the encoder has no subword tokens for them")
+        msg.warn(
+            f"{pluralize(len(selected) - count, 'word')} left out, since the encoder has no subword tokens for them"
+        )
 
 
 def _numbers(text: str) -> list[int]:

@@ -32,7 +32,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..errors import RemedyError
+from ..errors import UserError
 from .annotation import EntitySpan, Event, Notes, RecordError, Sentence, excerpt
 
 AUTO = "auto"
@@ -70,7 +70,7 @@ def find_scheme(name: str) -> str:
     """Return a tag scheme's canonical name. Names and aliases are not case-sensitive, and `auto` is a valid name."""
     scheme = AUTO if name.lower() == AUTO else ALIASES.get(name.upper(), name.upper())
     if scheme not in (AUTO, *SCHEMES):
-        raise RemedyError(f"Unknown tag scheme '{name}'", f"Use one of: {', '.join((AUTO, *SCHEMES, *ALIASES))}.")
+        raise UserError(f"Unknown tag scheme '{name}'", f"Use one of: {', '.join((AUTO, *SCHEMES, *ALIASES))}.")
     return scheme
 
 
@@ -163,11 +163,11 @@ class TagReader:
     def _parse(self, tag: str, line: int) -> tuple[str, str]:
         match = _TAG.fullmatch(tag)
         if match is None:
-            remedy = (
+            fix = (
                 "A tag is O, a prefix with a label, such as B-PER, or - for missing annotation. If the tags are in "
                 "another column than the last, set --tag-column."
             )
-            raise RecordError(f"'{tag[:60]}' is not a tag", remedy, line=line)
+            raise RecordError(f"'{tag[:60]}' is not a tag", fix, line=line)
         letter, label = match.groups()
         self._exclude_schemes(letter, tag, line)
         self._parsed[tag] = (letter, label)
@@ -184,8 +184,8 @@ class TagReader:
             reason = f"tag '{tag[:60]}' does not belong to the scheme {schemes}"
             if self._prefixes:
                 reason += f", but the tags before it ({', '.join(sorted(self._prefixes))}) do"
-            remedy = f"Set the right scheme ({', '.join(SCHEMES)}), or convert all tags of the file to one scheme."
-            raise RecordError(reason, remedy, line=line)
+            fix = f"Set the right scheme ({', '.join(SCHEMES)}), or convert all tags of the file to one scheme."
+            raise RecordError(reason, fix, line=line)
         self._candidates = matching
         self._prefixes.add(letter)
 
@@ -274,10 +274,10 @@ class ColumnReader:
     def _check(self, columns: Sequence[str], number: int) -> None:
         """Raise a RecordError if a line has the wrong number of columns or an empty token."""
         if len(columns) < 2:
-            remedy = "Each line needs a token and its tag, separated by a space or a tab."
+            fix = "Each line needs a token and its tag, separated by a space or a tab."
             if "," in columns[0]:
-                remedy += " Convert a file with comma-separated values to tab-separated values."
-            raise RecordError("the line has one column", remedy, line=number)
+                fix += " Convert a file with comma-separated values to tab-separated values."
+            raise RecordError("the line has one column", fix, line=number)
         if len(columns) != self.width:
             reason = f"the line has {len(columns)} columns, the lines before it {self.width}"
             raise RecordError(reason, "Use the same number of columns in every line.", line=number)
@@ -287,8 +287,8 @@ class ColumnReader:
                 raise RecordError(reason, f"Set --{name}-column to an existing column.", line=number)
         if not columns[self.token]:
             which = "first column" if self.token == 0 else "column"
-            remedy = "Add the token or remove the line."
-            raise RecordError(f"the {which}, the token, is empty", remedy, line=number)
+            fix = "Add the token or remove the line."
+            raise RecordError(f"the {which}, the token, is empty", fix, line=number)
 
 
 def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
@@ -381,6 +381,6 @@ def _without_position(token: str, number: int) -> str:
     """Remove the position in the word from a token: `技` for `技1`. Raises a RecordError if there is no position."""
     match = _POSITIONED.fullmatch(token)
     if match is None:
-        remedy = "Write each token as a character and its position (科0), or use the format 'columns'."
-        raise RecordError(f"'{token[:60]}' does not end in its position in the word", remedy, line=number)
+        fix = "Write each token as a character and its position (科0), or use the format 'columns'."
+        raise RecordError(f"'{token[:60]}' does not end in its position in the word", fix, line=number)
     return match[1]

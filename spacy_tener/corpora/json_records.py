@@ -28,7 +28,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from ..errors import counted
+from ..errors import pluralize
 from ..inputs import DamagedText, json_fault, parse_json
 from .annotation import (
     SEE_HELP,
@@ -332,8 +332,8 @@ def _tag_name(tag: object, names: tuple[str, ...]) -> str:
     if not isinstance(tag, int) or isinstance(tag, bool):
         raise RecordError(f"a tag is neither a string nor a number: {excerpt(tag)}", SEE_HELP)
     if not 0 <= tag < len(names):
-        remedy = "Pass the names of all tags in order, for example --tag-names O,B-PER,I-PER."
-        raise RecordError(f"tag {tag} has no name: {counted(len(names), 'name')} given", remedy)
+        fix = "Pass the names of all tags in order, for example --tag-names O,B-PER,I-PER."
+        raise RecordError(f"tag {tag} has no name: {pluralize(len(names), 'name')} given", fix)
     return names[tag]
 
 

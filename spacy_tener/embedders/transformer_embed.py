@@ -19,7 +19,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from spacy.tokens import Doc
 from thinc.api import get_torch_default_device
 
-from ..errors import RemedyError, check_package, install
+from ..errors import UserError, check_package, install
 from ..features.subwords import TokenizerJson
 from ..features.tokens import TokenBatch
 from ..features.unigram import reduce_vocabulary, select_subwords
@@ -173,25 +173,25 @@ def _assemble(
 
     available = transformer.config.num_hidden_layers
     if config.highest_layer > available:
-        raise RemedyError(
+        raise UserError(
             f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, as many as the transformer has; "
             f"got {config.layers}",
             "Name lower layers.",
         )
     if config.frozen_layers >= available:
         reason = f"spacy_tener.TransformerEmbed.v1: frozen_layers must be below {available}, the number of all"
-        raise RemedyError(f"{reason}; got {config.frozen_layers}", "Set frozen = true to train none of them.")
+        raise UserError(f"{reason}; got {config.frozen_layers}", "Set frozen = true to train none of them.")
     if isinstance(config.layers, int) and available - config.layers + 1 < config.frozen_layers:
         reason = f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers begin below the"
-        remedy = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
-        raise RemedyError(f"{reason} frozen_layers {config.frozen_layers}", remedy)
+        fix = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
+        raise UserError(f"{reason} frozen_layers {config.frozen_layers}", fix)
     # Freezing some layers requires that the encoder is a plain sequence of layers. In other models, the encoder also
     # adds position biases between layers or normalizes the last layer's output.
     encoder = getattr(transformer, "encoder", None)
     if config.frozen_layers and (encoder is None or [name for name, _ in encoder.named_children()] != ["layer"]):
         kind = transformer.config.model_type
         reason = f"spacy_tener.TransformerEmbed.v1: the layers of a {kind!r} cannot be frozen one by one"
-        raise RemedyError(reason, "Set frozen_layers = 0, or take a BERT, RoBERTa or ELECTRA.")
+        raise UserError(reason, "Set frozen_layers = 0, or take a BERT, RoBERTa or ELECTRA.")
     window = min(config.window, longest)
     subword_tokenizer = TokenizerJson(tokenizer).subword_tokenizer(window, min(config.overlap, window // 4))
     return PretrainedTransformer(transformer, subword_tokenizer, config)
@@ -229,12 +229,12 @@ def _config_json(transformer: Any) -> str:
 def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     """Load a transformer and its tokenizer.
 
-    name (str | Path | None): A model name on the Hugging Face Hub, a directory, or `e5`. Raises a RemedyError for None,
+    name (str | Path | None): A model name on the Hugging Face Hub, a directory, or `e5`. Raises a UserError for None,
         and for a model that cannot be loaded.
     RETURNS (tuple[Any, Any]): The `PreTrainedModel` and the fast tokenizer.
     """
     if not name:
-        raise RemedyError(
+        raise UserError(
             "TransformerEmbed has no transformer: its name is null",
             "Give a directory or a name on the Hugging Face Hub, as in `--paths.transformer bert-base-chinese`.",
         )
@@ -247,7 +247,7 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
         transformer = library.AutoModel.from_pretrained(str(name)).float()
         tokenizer = library.AutoTokenizer.from_pretrained(str(name))
     except Exception as error:  # transformers raises many exception types
-        raise RemedyError(
+        raise UserError(
             f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
             "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has",
             "Check the name, or the connection; without one, give the directory of a downloaded model. The library "
@@ -295,11 +295,11 @@ def _library() -> ModuleType:
 
 def _check(transformer: Any, tokenizer: Any, name: str) -> None:
     if transformer.config.is_encoder_decoder:
-        raise RemedyError(
+        raise UserError(
             f"TransformerEmbed cannot use {name!r}: it has an encoder and a decoder", "Use an encoder, such as BERT."
         )
     if not tokenizer.is_fast:
-        raise RemedyError(
+        raise UserError(
             f"TransformerEmbed cannot use {name!r}: its tokenizer has no offsets, as it is not a fast tokenizer",
             "Use a transformer that has a tokenizer.json.",
         )

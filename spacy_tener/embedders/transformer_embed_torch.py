@@ -19,7 +19,7 @@ import torch
 from spacy.tokens import Doc
 from torch import Tensor, nn
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..features.cache import FeatureCache, cache_key
 from ..features.subwords import SubwordBatch, SubwordTokenizer
 from ..nn.devices_torch import autocast_to_bfloat16, on_device
@@ -183,7 +183,7 @@ class PretrainedTransformer(nn.Module):
             # bfloat16 requires compute capability 8.0 (Ampere) for hardware support.
             return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
         if self.config.mixed_precision and device.type == "cuda" and not torch.cuda.is_bf16_supported():
-            raise RemedyError(
+            raise UserError(
                 "spacy_tener.TransformerEmbed.v1: mixed_precision is true, but this GPU does not have bfloat16",
                 'Set mixed_precision = "gpu", which leaves it off on such a GPU, or false.',
             )
@@ -263,9 +263,7 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, l
         return last
     states = output.hidden_states
     if states is None:
-        raise RemedyError(
-            "The transformer returns its last layer only", "Set layers to 1, or name another transformer."
-        )
+        raise UserError("The transformer returns its last layer only", "Set layers to 1, or name another transformer.")
     return mean_of_states(states, layers)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from spacy.language import Language
 from spacy.training import Example
 
-from ..errors import RemedyError, counted, install
+from ..errors import UserError, install, pluralize
 from ..pipeline.batch_decoding import BatchDecoding, Probabilities
 from ..pipeline.entities import without_entities
 from ..pipeline.finding import find_crf_pipe
@@ -94,8 +94,8 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
         docs = list(nlp.pipe(without_entities(example.predicted) for example in examples))
     key = pipe.overlap_key
     if key is not None and not any(key in example.reference.spans for example in examples):
-        remedy = "Convert the corpus with `--overlap spans`, so that nested entities are annotated."
-        raise RemedyError(f"{source}: the Docs have no doc.spans['{key}']", remedy)
+        fix = "Convert the corpus with `--overlap spans`, so that nested entities are annotated."
+        raise UserError(f"{source}: the Docs have no doc.spans['{key}']", fix)
     compared = [CharComparison(example.reference, doc, key) for example, doc in zip(examples, docs, strict=True)]
     batches, rows = list[BatchDecoding](), []
     for number, (comparison, decoding) in enumerate(zip(compared, pipe.decode(docs), strict=True)):
@@ -108,7 +108,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
             is_right = None if offsets in existing else comparison.is_correct(comparison.key(offsets))
             rows.append((number, index, is_right))
     if not rows:
-        raise RemedyError(f"{source}: the pipeline finds no entity", "Use texts with entities of its labels.")
+        raise UserError(f"{source}: the pipeline finds no entity", "Use texts with entities of its labels.")
     text, label, comparisons = zip(*rows, strict=True)
     counted = np.array([is_right is not None for is_right in comparisons])
     right = np.array([is_right for is_right in comparisons if is_right is not None], dtype=bool)
@@ -116,11 +116,11 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
 
 
 def check_sample_size(outcomes: Outcomes, source: Path) -> None:
-    """Raise a RemedyError if there are not enough correct or incorrect entities to fit a temperature."""
+    """Raise a UserError if there are not enough correct or incorrect entities to fit a temperature."""
     right = int(outcomes.right.sum())
     wrong = outcomes.right.size - right
     if min(right, wrong) < MIN_OUTCOMES:
-        raise RemedyError(
+        raise UserError(
             f"{source}: too few entities to fit a temperature: {right} right, {wrong} wrong",
             f"Annotate more texts: at least {MIN_OUTCOMES} right and {MIN_OUTCOMES} wrong entities are needed.",
         )
@@ -128,9 +128,9 @@ def check_sample_size(outcomes: Outcomes, source: Path) -> None:
 
 def _check_labels(annotated: set[str], labels: Sequence[str], name: str, source: Path) -> None:
     if not annotated:
-        raise RemedyError(f"{source}: no entities are annotated", "Use texts with annotated entities.")
+        raise UserError(f"{source}: no entities are annotated", "Use texts with annotated entities.")
     if not annotated & set(labels):
-        raise RemedyError(
+        raise UserError(
             f"{source}: its labels ({', '.join(sorted(annotated))}) are not labels of '{name}' ({', '.join(labels)})",
             "Use texts that are annotated with the labels of the pipeline.",
         )
@@ -218,7 +218,7 @@ def _scipy() -> Any:
         import scipy.optimize
         import scipy.stats
     except ImportError as error:
-        raise RemedyError("Calibration requires scipy", install("scipy")) from error
+        raise UserError("Calibration requires scipy", install("scipy")) from error
     return scipy
 
 
@@ -254,7 +254,7 @@ def cross_validate(outcomes: Outcomes) -> Probabilities:
     """
     texts, rank = np.unique(outcomes.text, return_inverse=True)
     if len(texts) < 2:
-        raise RemedyError(
+        raise UserError(
             "Cross-validation needs more than one text with entities",
             "Annotate more texts, or pass other texts with --test.",
         )
@@ -288,7 +288,7 @@ def new_thresholds(
 ) -> tuple[list[Threshold], dict[str, float]]:
     """Fit probability thresholds for a component's labels.
 
-    Raises a RemedyError if no threshold can be fitted.
+    Raises a UserError if no threshold can be fitted.
 
     pipe (TenerNER): The component.
     outcomes (Outcomes): The predicted entities, and whether they are correct.
@@ -302,8 +302,8 @@ def new_thresholds(
     probability = outcomes.probabilities(temperature)
     fitted = fit_thresholds(probability, outcomes.label, outcomes.right, pipe.labels, precision, confidence)
     if all(group.value is None for group in fitted):
-        found = counted(outcomes.right.size, "entity", "entities")
-        raise RemedyError(
+        found = pluralize(outcomes.right.size, "entity", "entities")
+        raise UserError(
             f"{found} are not enough to ensure --precision {precision}; nothing was saved",
             "Annotate more texts, or set a lower precision.",
         )

@@ -14,7 +14,7 @@ from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..pipeline.entities import offsets_of
 from ..pipeline.scoring import CharComparison, predicted_offsets, score_char_entities
 from ..pipeline.tener_ner import TenerNER
@@ -151,19 +151,19 @@ def scores_json(scores: Mapping[str, Any]) -> str:
     return "{\n  " + ",\n  ".join(lines) + "\n}\n"
 
 
-def read_json(path: Path, remedy: str = "Write it again, or remove the run.") -> dict[str, Any]:
+def read_json(path: Path, fix: str = "Write it again, or remove the run.") -> dict[str, Any]:
     """Read a JSON file that contains an object.
 
     Raise an error if the file cannot be read, is not valid JSON, or contains another type.
 
-    remedy (str): Suggested fix, which is added to the error message.
+    fix (str): Suggested fix, which is added to the error message.
     """
     try:
         data = json.loads(path.read_text(encoding="utf8"))
     except OSError as error:
-        raise RemedyError(f"{path}: cannot be read: {error.strerror or error}", remedy) from error
+        raise UserError(f"{path}: cannot be read: {error.strerror or error}", fix) from error
     except ValueError as error:  # UnicodeDecodeError is a subclass of ValueError
-        raise RemedyError(f"{path}: not valid JSON: {error}", remedy) from error
+        raise UserError(f"{path}: not valid JSON: {error}", fix) from error
     if not isinstance(data, dict):
-        raise RemedyError(f"{path}: expected a JSON object, but got: {type(data).__name__}", remedy)
+        raise UserError(f"{path}: expected a JSON object, but got: {type(data).__name__}", fix)
     return data

@@ -24,7 +24,7 @@ import numpy as np
 from spacy.language import Language
 
 from ..embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
-from ..features.keys import END_MARK, Keys, Normaliser, StringTable, mix, unigram_key_array
+from ..features.keys import END_MARK, Keys, Normalizer, StringTable, mix, unigram_key_array
 from ..nn.graph import Graph, Value
 from ..pipeline.units import (
     LINE_BREAK,
@@ -179,11 +179,11 @@ def number_strings(vocabulary: CharVocabulary, nlp: Language) -> tuple[Keys, dic
     RETURNS (tuple[Keys, dict[str, int], dict[int, int]]): Each string's hash, ordered by the strings' integers, which
         start at 1. Each string's integer. Each bigram's embedding row, by its `pair_number`.
     """
-    normaliser, tables = vocabulary.normaliser, vocabulary.tables
-    character_keys = _character_keys(normaliser)
+    normalizer, tables = vocabulary.normalizer, vocabulary.tables
+    character_keys = _character_keys(normalizer)
     strings = [text for text in nlp.vocab.strings if len(text) == 1 or text.isspace()]
     strings += vocabulary.pair_characters
-    string_keys, end_key = unigram_key_array(strings, normaliser), normaliser.key(END_MARK)
+    string_keys, end_key = unigram_key_array(strings, normalizer), normalizer.key(END_MARK)
     with_row = character_keys[tables[UNIGRAM].rows(character_keys) > 0]
     keys, pairs = np.union1d(with_row, string_keys), dict[int, int]()
     if BIGRAM in tables:
@@ -212,7 +212,7 @@ def _search_characters_of_pairs(table: StringTable, character_keys: Keys, end_ke
 
 
 def write_numbers(
-    graph: Graph, codes: Value, units: UnitValues, number_of_text: dict[str, int], normaliser: Normaliser
+    graph: Graph, codes: Value, units: UnitValues, number_of_text: dict[str, int], normalizer: Normalizer
 ) -> Value:
     """Add ONNX nodes that look up the integer for each token or character (unit). *Shape:* (units,)
 
@@ -230,7 +230,7 @@ def write_numbers(
     white = [code for code, kind in _unit_types().items() if kind in (SPACE, LINE_BREAK)]
     largest = (1 << _SUM_BITS) // ((len(white) + 1) * longest)
     weights = np.append(np.random.default_rng(0).integers(1, largest, longest), 0)
-    digits = {code: white.index(ord(normaliser(chr(code)))) + 1 for code in white}
+    digits = {code: white.index(ord(normalizer(chr(code)))) + 1 for code in white}
     number_of_space = {
         sum(digits[ord(character)] * weight for character, weight in zip(text, weights.tolist(), strict=False)): number
         for text, number in spaces.items()
@@ -267,8 +267,8 @@ def _all_characters() -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4)
-def _character_keys(normaliser: Normaliser) -> Keys:
-    return unigram_key_array(_all_characters(), normaliser)
+def _character_keys(normalizer: Normalizer) -> Keys:
+    return unigram_key_array(_all_characters(), normalizer)
 
 
 def _pairs(keys: Keys, end_key: int, table: StringTable) -> dict[int, int]:

@@ -16,7 +16,7 @@ from thinc.api import Model
 from ..embedders.char_embed import BIGRAM, UNIGRAM, CharVocabulary
 from ..embedders.onnx_embed import OnnxFeatures
 from ..embedders.tables import TableEmbedder
-from ..errors import RemedyError
+from ..errors import UserError
 from ..nn.compose import Chain, JoinedEmbedders, RaggedLayer
 from ..nn.graph import OPSET, Graph, Value
 from ..nn.layers_numpy import EmbeddingTables
@@ -68,7 +68,7 @@ class LayerWriter:
         """Return a function that adds the lookup of character and bigram embeddings for a batch of windows."""
         graph, vocabulary = self.graph, cast(CharVocabulary, layer.vocabulary)
         keys, number_of_text, row_of_pair = number_strings(vocabulary, self.nlp)
-        numbers = write_numbers(graph, self.codes, self.units, number_of_text, vocabulary.normaliser)
+        numbers = write_numbers(graph, self.codes, self.units, number_of_text, vocabulary.normalizer)
         predictor = cast(EmbeddingTables, layer.shim.predictor())
         tables = dict(zip(vocabulary.tables, predictor.tables, strict=True))
         rows = [0, *vocabulary.tables[UNIGRAM].rows(keys)]
@@ -136,7 +136,7 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
 
     vocabulary = encoder.vocabulary
     if not isinstance(vocabulary, Characters) or encoder.batching != "padded":
-        raise RemedyError(
+        raise UserError(
             f"{encoder.source} cannot be exported, because it needs subword tokens or batches without padding",
             DISTIL_FIX,
         )
@@ -157,9 +157,9 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
     return write
 
 
-def _not_exported(layer: Model[Any, Any]) -> RemedyError:
+def _not_exported(layer: Model[Any, Any]) -> UserError:
     name = layer.name if len(layer.name) <= _MAX_NAME_LENGTH else f"{layer.name[:_MAX_NAME_LENGTH]}..."
-    return RemedyError(
+    return UserError(
         f"The layer '{name}' cannot be exported. Only TENER, GRN, LAC and embeddings of characters can be exported",
         DISTIL_FIX,
     )

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..pages import Heading, make_page
 
 # The npm package of ONNX Runtime for browsers.
@@ -50,14 +50,14 @@ def read_runtime(folder: Path) -> WebRuntime:
     script, wasm = folder / _SCRIPT, folder / _WASM
     for path in (script, wasm):
         if not path.is_file():
-            raise RemedyError(
+            raise UserError(
                 f"{folder}: has no {path.name}, which is needed to run the model in a browser",
                 f"Run `npm install {RUNTIME}@{TESTED_VERSION}`, and pass --wasm node_modules/{RUNTIME}.",
             )
     text = script.read_text(encoding="utf8")
     version, exports = _VERSION.search(text), _EXPORTS.search(text)
     if version is None or exports is None:
-        raise RemedyError(f"{script}: this version of {RUNTIME} is not supported", f"Use {RUNTIME}@{TESTED_VERSION}.")
+        raise UserError(f"{script}: this version of {RUNTIME} is not supported", f"Use {RUNTIME}@{TESTED_VERSION}.")
     names = [name.split(" as ") for name in exports[1].split(",")]
     members = ", ".join(f"{name[-1].strip()}: {name[0].strip()}" for name in names)
     # Browsers do not start a worker from a JavaScript module if the page is a local file. Therefore the module is

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from ..embedders.onnx_embed import build_onnx_embed
 from ..embedders.transformer_embed_torch import PretrainedTransformer, mean_of_layers
-from ..errors import RemedyError, check_package
+from ..errors import UserError, check_package
 from ..features.subwords import TokenizerJson
 from ..nn.shim import EmbedModel, torch_shim
 from ..onnx.edits import to_int8
@@ -50,7 +50,7 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
     """
     shared = [name for name in nlp.component_names if nlp.get_pipe_meta(name).factory in _SHARED]
     if shared:
-        raise RemedyError(
+        raise UserError(
             f"'{shared[0]}' is a shared transformer, which cannot be converted",
             "Train with the overlay transformer or transformer-frozen instead of transformer-shared.",
         )
@@ -59,12 +59,12 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
     }
     found = [(pipe, node) for pipe in pipes.values() for node in pipe.model.walk() if node.name == "transformer_embed"]
     if not found:
-        raise RemedyError(
+        raise UserError(
             "The pipeline has no transformer", "There is nothing to convert. The pipeline runs without torch."
         )
     for name in (*EXPORTERS, "onnxruntime"):
-        remedy = f"Install the packages with `pip install onnx '{REQUIREMENT}'`."
-        check_package(name, "To convert a transformer takes", remedy)
+        fix = f"Install the packages with `pip install onnx '{REQUIREMENT}'`."
+        check_package(name, "To convert a transformer takes", fix)
     for pipe, node in found:
         embed = to_onnx_embed(node, precision)
         pipe.model.replace_node(node, embed)
@@ -181,10 +181,10 @@ def _check_output(encoder: Encoder, features: _Features, max_length: int) -> Non
             raise _conversion_error(encoder.source, f"its features for {max(lengths)} subword tokens differ from torch")
 
 
-def _conversion_error(source: str, reason: str) -> RemedyError:
+def _conversion_error(source: str, reason: str) -> UserError:
     tested = ", ".join(f"{name} {release}" for name, release in EXPORTERS.items())
     installed = ", ".join(f"{name} {version(name)}" for name in EXPORTERS)
-    return RemedyError(
+    return UserError(
         f"{source} cannot be converted by {installed}: {reason}",
         f"Try the tested versions: {tested}. Otherwise use this transformer with torch.",
     )

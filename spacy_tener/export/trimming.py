@@ -12,7 +12,7 @@ from spacy.util import minibatch
 from thinc.api import Model
 
 from ..embedders.tables import table_embedders
-from ..errors import RemedyError
+from ..errors import UserError
 from ..features.tokens import TokenBatch
 from ..pipeline.finding import find_crf_pipe
 from ..pipeline.tener_ner import TenerNER
@@ -50,12 +50,12 @@ def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
     if table_embedders(models[name]):
         return models[name]
     with_tables = [name for name, model in models.items() if table_embedders(model)]
-    remedy = "There is nothing to trim."
+    fix = "There is nothing to trim."
     if with_tables:
-        remedy = f"Choose a component with embedding tables: --component {', '.join(with_tables)}."
+        fix = f"Choose a component with embedding tables: --component {', '.join(with_tables)}."
     if any(node.name == "transformer_embed" for node in models[name].walk()):
-        remedy = "Convert its transformer by --onnx int8."
-    raise RemedyError(f"'{name}' has no embedding tables", remedy)
+        fix = "Convert its transformer by --onnx int8."
+    raise UserError(f"'{name}' has no embedding tables", fix)
 
 
 def model_inputs(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[TokenBatch]:

@@ -14,7 +14,7 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-from ..errors import RemedyError, check_package
+from ..errors import UserError, check_package
 from ..processes import cached_property
 from ..sequences import starts as begins_of
 from ..types import IntArray
@@ -139,7 +139,7 @@ class TokenizerJson:
         try:
             tokenizer = Tokenizer.from_buffer(self.json)
         except Exception as error:  # the library has no exception class
-            raise RemedyError(
+            raise UserError(
                 f"The tokenizer's file cannot be read: {error}", "Name the tokenizer.json of the encoder."
             ) from error
         tokenizer.no_truncation()
@@ -157,7 +157,7 @@ class TokenizerJson:
             # `encode_batch` starts threads. The library then prints a warning when the process is forked.
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         except Exception as error:  # the library has no exception class
-            raise RemedyError(
+            raise UserError(
                 f"The tokenizer cannot split a text: {error}", "Repair its tokenizer.json, or name another encoder."
             ) from error
         ids = [np.asarray(text.ids, np.int64) for text in encoded]

@@ -20,7 +20,7 @@ from ..processes import cached_property
 from ..sequences import ranges, starts
 from ..types import IntArray
 from .characters import CODE_POINT, CodePoints, JoinedText, Spellings, code_points, lengths_of, truncate_middle
-from .keys import Keys, Normaliser, texts_of
+from .keys import Keys, Normalizer, texts_of
 
 # Two values for each token: the hash of the token's string (`ORTH` in spaCy), and 1 if a space follows the token,
 # otherwise 0. *Shape:* (tokens, 2)
@@ -139,13 +139,13 @@ def join_texts(docs: Sequence[Doc]) -> JoinedText:
     return TokenBatch.of(docs).joined
 
 
-def spell(tokens: TokenBatch, normaliser: Normaliser) -> Spellings:
+def spell(tokens: TokenBatch, normalizer: Normalizer) -> Spellings:
     """Return the normalized characters of each distinct token in a batch, for character-level features.
 
     tokens (TokenBatch): The tokens.
-    normaliser (Normaliser): Function that normalizes a string without changing its length. Lowercasing is not
+    normalizer (Normalizer): Function that normalizes a string without changing its length. Lowercasing is not
         supported, since it can change the length.
     """
     spellings = [truncate_middle(text) for text in texts_of(tokens.orths.tolist(), tokens.stores)]
-    codes = code_points(normaliser("".join(spellings)))
+    codes = code_points(normalizer("".join(spellings)))
     return Spellings(codes.astype(np.uint64), lengths_of(spellings), tokens.indices)

@@ -63,8 +63,8 @@ class RowFilter:
         """Raise an InputError if the vectors in the file do not have the required width."""
         if self.width is not None and actual != self.width:
             reason = f"vectors of width {actual}, but width {self.width} is wanted"
-            remedy = f"Set the width in the config to {actual}, or give vectors of width {self.width}."
-            raise InputError(str(self.path), reason, remedy)
+            fix = f"Set the width in the config to {actual}, or give vectors of width {self.width}."
+            raise InputError(str(self.path), reason, fix)
 
     def select(self, name: str, place: str) -> bool:
         """Return whether to load the next vector.
@@ -158,11 +158,11 @@ def _chunks(path: Path) -> Iterator[list[bytes]]:
 
 def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
     if any(b"\0" in line for line in lines):
-        remedy = (
+        fix = (
             "Use the .vec file beside a fastText model. Save word2vec's binary format as text with gensim: "
             "`KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(new_path)`."
         )
-        raise InputError(str(path), "a binary file, or text that is not UTF-8", remedy)
+        raise InputError(str(path), "a binary file, or text that is not UTF-8", fix)
 
 
 def _infer_width(path: Path, line: bytes) -> int:

@@ -20,7 +20,7 @@ from thinc.api import Model, Ops, torch2xp, xp2torch
 from thinc.types import Floats2d
 from torch import Tensor
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..features.tokens import TokenBatch
 from ..types import IntArray
 from .backends import (
@@ -242,7 +242,7 @@ def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         tokens = f"{sum(lengths)} tokens, the longest text {max(lengths, default=0)}"
-        raise RemedyError(
+        raise UserError(
             f"The GPU's memory is too small to train on {len(lengths)} texts at once ({tokens})",
             "Lower `size` in [training.batcher], or `max_units` of tener_ner. A transformer needs less memory with "
             "mixed_precision.",

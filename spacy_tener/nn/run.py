@@ -15,7 +15,7 @@ import thinc.util
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..errors import RemedyError, install
+from ..errors import UserError, install
 from ..features.tokens import TokenBatch
 from .backends import Backend, Batch, Layer, NumpyBackend, Rows, as_batch, is_out_of_memory, text_lengths
 from .shim import TorchShim, require_torch, torch_shims
@@ -30,8 +30,8 @@ def check_gpu(gpu_id: int) -> None:
         return
     if not thinc.compat.has_cupy and sys.platform != "darwin":
         command = install('"cupy-cuda12x[ctk]"')
-        remedy = f"{command}, or cupy-cuda13x for CUDA 13; or leave --gpu-id out for the CPU."
-        raise RemedyError(f"GPU {gpu_id} cannot be used: CuPy is not installed", remedy)
+        fix = f"{command}, or cupy-cuda13x for CUDA 13; or leave --gpu-id out for the CPU."
+        raise UserError(f"GPU {gpu_id} cannot be used: CuPy is not installed", fix)
     reason = "there is no GPU" if not n_gpus else f"the last GPU is {n_gpus - 1}" if n_gpus > 1 else "the only one is 0"
     raise _unusable_gpu(gpu_id, reason)
 
@@ -51,9 +51,9 @@ def use_gpu(gpu_id: int) -> None:
             raise _unusable_gpu(gpu_id, str(error)) from error
 
 
-def _unusable_gpu(gpu_id: int, reason: str) -> RemedyError:
-    remedy = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
-    return RemedyError(f"GPU {gpu_id} cannot be used: {reason}", remedy)
+def _unusable_gpu(gpu_id: int, reason: str) -> UserError:
+    fix = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
+    return UserError(f"GPU {gpu_id} cannot be used: {reason}", fix)
 
 
 def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[TorchShim] | None = None) -> Backend:
@@ -88,7 +88,7 @@ def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShi
         if not is_out_of_memory(error):
             raise
         if len(tokens) < 2:
-            raise RemedyError(
+            raise UserError(
                 "The GPU's memory is too small for a single text",
                 "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
             ) from error

@@ -18,7 +18,7 @@ import numpy as np
 from packaging.version import Version
 from spacy.tokens import Doc
 
-from ..errors import MissingPackageError, RemedyError, check_package
+from ..errors import MissingPackageError, UserError, check_package
 from ..features.characters import code_points, lengths_of
 from ..features.subwords import SubwordBatch, SubwordsOfTexts, SubwordTokenizer, TokenizerJson
 from ..processes import cached_property, count_cores
@@ -175,9 +175,9 @@ class Encoder:
         largest_id = self.vocabulary.size - 1
         try:
             return int(self.rows(np.array([largest_id] * 2), np.array([2])).shape[1])
-        except RemedyError as error:
+        except UserError as error:
             reason = f"{error.reason}. Its input was the largest id of the vocabulary, {largest_id}"
-            raise RemedyError(reason, error.remedy) from error
+            raise UserError(reason, error.fix) from error
 
     @cached_property
     def subword_tokenizer(self) -> SubwordTokenizer:
@@ -273,14 +273,14 @@ class Encoder:
         try:
             outputs: list[FloatArray] = session.run(self.outputs, feed)
         except Exception as error:  # onnxruntime's exceptions have no common base class.
-            raise RemedyError(
+            raise UserError(
                 f"{self.source} cannot read a text: {_reason(error)}",
                 "Check that the vocabulary is the encoder's own, and that its window is not longer than it can read.",
             ) from error
         shape = arrays[IDS].shape
         for name, output in zip(self.outputs, outputs, strict=True):
             if output.ndim != 3 or output.shape[:2] != shape:
-                raise RemedyError(
+                raise UserError(
                     f"{self.source}: the output '{name}' has the shape {output.shape} for an input of {shape}",
                     "Name an output with a row of features for each piece of each text.",
                 )
@@ -304,10 +304,10 @@ def check_graph(graph: bytes, source: str) -> None:
     source (str): File name for error messages.
     """
     if graph[4:8] == _ORT_FORMAT:
-        raise RemedyError(f"{source} has the format of ONNX Runtime, not ONNX", "Name a file that ends in .onnx.")
+        raise UserError(f"{source} has the format of ONNX Runtime, not ONNX", "Name a file that ends in .onnx.")
     for name, reason in _OTHER_FILES.items():
         if name in graph:
-            raise RemedyError(
+            raise UserError(
                 f"{source} is refused: {reason}",
                 "Put all weights into one file: onnx.save(onnx.load(path), new_path).",
             )
@@ -333,7 +333,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
         for tensor in (*session.get_inputs(), *session.get_outputs()):
             tensor.name, tensor.shape  # noqa: B018 - raise if names are not UTF-8
     except Exception as error:  # onnxruntime's exceptions have no common base class.
-        raise RemedyError(
+        raise UserError(
             f"{source} cannot be loaded by onnxruntime {library.__version__}: {_reason(error)}",
             "If it is a whole ONNX file, update onnxruntime, or export the encoder with opset_version=17.",
         ) from error

@@ -13,7 +13,7 @@ from typing import Any, get_args
 import numpy as np
 from pydantic import NonNegativeInt
 
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 from ..features.subwords import TokenizerJson
 from ..inputs import read_lines
 from ..validation import check_window, validated
@@ -128,7 +128,7 @@ def make_encoder(
         results = results_of(model)
         missing = sorted(set(outputs) - set(results))
         if missing:
-            raise RemedyError(
+            raise UserError(
                 f"{source} has no output '{missing[0]}'",
                 f"Its outputs are {', '.join(shown)}; inside of it are {', '.join(sorted(results)[:20])}, ...",
             )
@@ -156,22 +156,22 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
     listed = ", ".join(shapes) or "none"
     unknown_inputs = sorted(set(names.values()) - set(shapes))
     if unknown_inputs:
-        raise RemedyError(f"{source} has no input '{unknown_inputs[0]}'", f"Its inputs are {listed}.")
+        raise UserError(f"{source} has no input '{unknown_inputs[0]}'", f"Its inputs are {listed}.")
     unknown_roles = sorted(set(names) - set(ROLES))
     if unknown_roles:
-        raise RemedyError(f"Unknown kind of input '{unknown_roles[0]}'", f"Use {', '.join(ROLES)}.")
+        raise UserError(f"Unknown kind of input '{unknown_roles[0]}'", f"Use {', '.join(ROLES)}.")
     if IDS not in names or set(names.values()) != set(shapes):
-        raise RemedyError(
+        raise UserError(
             f"{source}: it is unclear what its inputs hold: {listed}",
             f"Say which of them are {', '.join(ROLES)}, by the setting `inputs`; there can be no others.",
         )
     for tensor in session.get_inputs():
         if tensor.type not in DTYPES:
-            raise RemedyError(
+            raise UserError(
                 f"{source}: the input '{tensor.name}' has the type {tensor.type}", f"Use one of {', '.join(DTYPES)}."
             )
         if any(isinstance(size, int) for size in tensor.shape):
-            raise RemedyError(
+            raise UserError(
                 f"{source}: the input '{tensor.name}' has the fixed shape {tuple(tensor.shape)}",
                 "Export the encoder with dynamic axes for the number of texts and of pieces.",
             )
@@ -205,7 +205,7 @@ def _find_batching(encoder: Encoder) -> Batching:
         encoder.batching = batching
         try:
             rows = encoder.rows(ids, lengths)
-        except RemedyError:  # Fixed shapes inside the graph can prevent batching.
+        except UserError:  # Fixed shapes inside the graph can prevent batching.
             continue
         if np.allclose(rows, alone, rtol=0, atol=_TOLERANCE * np.abs(alone).max()):
             break
@@ -226,8 +226,8 @@ def _read(
 ) -> Encoder:
     """Load an ONNX file and its vocabulary, and create an encoder."""
     if not path:
-        remedy = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
-        raise RemedyError("spacy_tener.OnnxEncoder.v1: path is not set", remedy)
+        fix = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
+        raise UserError("spacy_tener.OnnxEncoder.v1: path is not set", fix)
     file = Path(path)
     try:
         graph = file.read_bytes()
@@ -252,7 +252,7 @@ def _find_vocabulary(file: Path) -> Path:
     for name in _VOCABULARIES:
         if (file.parent / name).is_file():
             return file.parent / name
-    raise RemedyError(f"{file} has no {' or '.join(_VOCABULARIES)} beside it", "Name its `vocabulary`.")
+    raise UserError(f"{file} has no {' or '.join(_VOCABULARIES)} beside it", "Name its `vocabulary`.")
 
 
 def _read_vocabulary(path: Path) -> Characters | TokenizerJson:

@@ -16,7 +16,7 @@ from thinc.backends import get_array_ops
 from thinc.optimizers import FloatOrSeq, KeyT
 from thinc.types import Floats2d, FloatsXd
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..validation import Probability, SettingError, validated
 
 # Number of updates for which the warm-up is computed if the length of the training run is unknown.
@@ -51,7 +51,7 @@ class RatedOptimizer(Optimizer):
                 self._raise_error(f"{name} must be at least 0; got {number}")
 
     def _raise_error(self, problem: str) -> NoReturn:
-        raise RemedyError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
+        raise UserError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
 
     def factor_of(self, name: str) -> float:
         """Return a parameter's learning rate multiplier.

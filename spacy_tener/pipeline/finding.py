@@ -19,7 +19,7 @@ from spacy.tokens import Doc
 from thinc.api import Model
 
 from ..crf.marginals import EntitySpans
-from ..errors import RemedyError
+from ..errors import UserError
 from ..features.word_lists import ATTRIBUTE
 from .batch_decoding import Probabilities
 from .decoding import Decoding
@@ -58,8 +58,8 @@ def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
     pipeline_name (str): The pipeline's name in the error message.
     """
     if not entity_finders(nlp) and not span_finders(nlp):
-        remedy = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
-        raise RemedyError(f"{pipeline_name} has no component that finds entities", remedy)
+        fix = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
+        raise UserError(f"{pipeline_name} has no component that finds entities", fix)
 
 
 def known_labels(nlp: Language) -> set[str] | None:
@@ -105,10 +105,10 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str 
         return found[name]
     wanted = "tener_ner" if name is None else f"tener_ner named '{name}'"
     has = ", ".join(nlp.pipe_names) or "none"
-    remedy = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
+    fix = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
     if found:
-        remedy = f"Use the name {' or '.join(found)}."
-    raise RemedyError(f"{pipeline_name} has no {wanted}", f"Its components are: {has}. {remedy}")
+        fix = f"Use the name {' or '.join(found)}."
+    raise UserError(f"{pipeline_name} has no {wanted}", f"Its components are: {has}. {fix}")
 
 
 def _suggest_enabling(nlp: Language) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from spacy.tokens import Doc, Span
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..types import EntityOffsets
 
 
@@ -80,7 +80,7 @@ def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
             deepest, text = annotated, doc.text
     _check_depth(text, deepest, depth)
     if not is_annotated:
-        raise RemedyError(
+        raise UserError(
             f"No text of the training data has doc.spans['{key}']",
             "Convert it with `--overlap spans`, or set spans_key to the key of the group with nested entities.",
         )
@@ -92,7 +92,7 @@ def _levels(spans: Sequence[Span]) -> list[int]:
 
 def _check_depth(text: str, annotated: int, depth: int) -> None:
     if annotated > depth:
-        raise RemedyError(
+        raise UserError(
             f"Entities are nested {annotated} deep, but the model has a depth of {depth}: {text[:60]!r}",
             f"Set depth = {annotated} in the section of CRFTagger, or remove the innermost entities.",
         )

@@ -54,7 +54,7 @@ def decode_batches(
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
         existing = frozenset[tuple[int, int, int, int]]()
         if depth > 1:
-            decode = partial(best_tags, crf_scorer, emissions, lengths)
+            decode = partial(decode_depths, crf_scorer, emissions, lengths)
             allowed = allowed_nested_tags(texts, labels, depth, decode)
             existing = existing_spans(texts, labels)
         yield texts, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, existing)
@@ -72,7 +72,7 @@ def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tu
     )
 
 
-def best_tags(crf: PathScorer, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
+def decode_depths(crf: PathScorer, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
     """Return the best tag sequence at each depth under a mask. *Shape:* (depth, units)"""
     depth, _, n_tags = emissions.shape
     tags = crf.decode(emissions.reshape(-1, n_tags), lengths * depth, allowed.reshape(-1, n_tags))

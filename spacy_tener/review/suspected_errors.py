@@ -27,7 +27,7 @@ from thinc.api import Config
 
 from ..corpora.docs import write_docs
 from ..corpora.folds import assign_folds
-from ..errors import RemedyError
+from ..errors import UserError
 from ..nn.run import use_gpu
 from ..pipeline.decoding import likelihoods
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
@@ -367,7 +367,7 @@ def cross_train(
         trained = is_trained(run)
         begun(fold, trained)
         if not trained and (failure := train(run, processes)):
-            raise RemedyError(f"{run.folder}: {failure}", "See output.log in this directory.")
+            raise UserError(f"{run.folder}: {failure}", "See output.log in this directory.")
 
     with ThreadPoolExecutor(jobs) as pool:
         try:
@@ -397,8 +397,8 @@ def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> Tra
     config = validation.config.copy()
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config).get("path") != config["paths"]["train"]:
-        remedy = "Set path = ${paths.train} in [corpora.train]."
-        raise ConfigError("The training corpus of the config has another path", remedy)
+        fix = "Set path = ${paths.train} in [corpora.train]."
+        raise ConfigError("The training corpus of the config has another path", fix)
     return TrainingRun(folder.name, folder, config, gpu_id=validation.gpu_id, code=validation.code)
 
 

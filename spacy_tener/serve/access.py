@@ -17,7 +17,7 @@ from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
-from ..errors import RemedyError
+from ..errors import UserError
 from .schema import Limits, ServiceError
 
 Result = TypeVar("Result")
@@ -37,23 +37,23 @@ def read_api_key(path: Path | None) -> str:
             key, source = path.read_text(encoding="utf8"), str(path)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "is not text"
-            raise RemedyError(f"{path}: {reason}", "Pass a text file that contains only the API key.") from error
+            raise UserError(f"{path}: {reason}", "Pass a text file that contains only the API key.") from error
     key = key.strip()
     if (path is not None and not key) or not key.isascii() or not key.isprintable() or " " in key:
-        raise RemedyError(f"{source} contains no valid API key", "A key consists of ASCII characters without spaces.")
+        raise UserError(f"{source} contains no valid API key", "A key consists of ASCII characters without spaces.")
     return key
 
 
 def check_origins(origins: Iterable[str]) -> list[str]:
     """Validate the allowed CORS origins, and return them as a list.
 
-    Raises a RemedyError for values that are not origins, such as URLs with a path. They would never match a browser's
+    Raises a UserError for values that are not origins, such as URLs with a path. They would never match a browser's
     Origin header.
     """
     origins = list(origins)
     for origin in origins:
         if not _ORIGIN.fullmatch(origin):
-            raise RemedyError(
+            raise UserError(
                 f"'{origin}' is not an origin", "Use https://host, https://host:port, or * for all origins."
             )
     return origins

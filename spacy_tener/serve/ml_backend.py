@@ -308,10 +308,10 @@ def read_interface(config: str, labels: Sequence[str]) -> list[TextTag]:
         if (choices := by_text[attributes["name"]])
     ]
     if not text_tags:
-        remedy = 'Add them to the interface, for example as <Label value="Person" predicted_values="PER"/>.'
+        fix = 'Add them to the interface, for example as <Label value="Person" predicted_values="PER"/>.'
         raise _unusable(
             f"has no label of the model for its Text. The labels of the model are: {', '.join(labels) or 'none'}",
-            remedy,
+            fix,
         )
     return text_tags
 
@@ -375,5 +375,5 @@ def _choices_of(control: ElementTree.Element) -> Iterator[tuple[str, dict[str, s
             yield choice, attributes
 
 
-def _unusable(reason: str, remedy: str) -> ServiceError:
-    return ServiceError(422, "unusable_interface", f"The labelling interface {reason}. {remedy}")
+def _unusable(reason: str, fix: str) -> ServiceError:
+    return ServiceError(422, "unusable_interface", f"The labelling interface {reason}. {fix}")

@@ -23,7 +23,7 @@ from confection import ConfigValidationError
 from thinc.api import Config
 
 from .. import renamed
-from ..errors import RemedyError
+from ..errors import UserError
 
 # Folder with a config for each corpus.
 BASES = Path(__file__).parent / "configs"
@@ -34,7 +34,7 @@ _NER_SETTINGS = {"moves", "update_with_oracle_cut_size", "beam_width", "beam_den
 _MIXED_CORPUS = "spacy_tener.MixedCorpus.v1"
 
 
-class ConfigError(RemedyError):
+class ConfigError(UserError):
     """Raised for an invalid config, overlay or setting."""
 
 
@@ -235,8 +235,8 @@ def find_in(folder: Path, name: str, kind: str, names: Sequence[str], otherwise:
     if name in renamed.OLD_OVERLAYS and folder == OVERLAYS:
         raise ConfigError(f"the overlay '{name}' was renamed", f"Use {renamed.OLD_OVERLAYS[name]}.")
     if name not in names_in(folder):
-        remedy = did_you_mean(name, names, f"Use one of: {', '.join(names)}; {otherwise}")
-        raise ConfigError(f"there is no {kind} '{name}'", remedy)
+        fix = did_you_mean(name, names, f"Use one of: {', '.join(names)}; {otherwise}")
+        raise ConfigError(f"there is no {kind} '{name}'", fix)
     return folder / f"{name}.cfg"
 
 

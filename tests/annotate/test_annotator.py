@@ -12,7 +12,7 @@ from spacy.language import Language
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
 from spacy_tener.annotate.tasks import BATCH_CHARACTERS, answer_each, batch_by_length
-from spacy_tener.errors import InputError, RemedyError
+from spacy_tener.errors import InputError, UserError
 
 LONG = "吴重阳在中国银行工作。今天天气很好，王小明去了上海。" * 60
 TEXTS = ["王小明去了上海", "", "今天天气很好", LONG, "吴重阳在中国银行工作。", " \n", "京"]
@@ -50,9 +50,9 @@ def test_probabilities_require_tener_ner_component() -> None:
     annotator = Annotator("rules")
     annotator.use(nlp)
     assert spans(annotator([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
-    with pytest.raises(RemedyError, match=r"The pipeline computes no probabilities.*Annotate without probabilities\."):
+    with pytest.raises(UserError, match=r"The pipeline computes no probabilities.*Annotate without probabilities\."):
         Annotator("rules", AnnotateSettings(probability=True)).use(nlp)
-    with pytest.raises(RemedyError, match="no component that finds entities"):
+    with pytest.raises(UserError, match="no component that finds entities"):
         Annotator("blank").use(spacy.blank("zh"))
 
 
@@ -111,7 +111,7 @@ def test_invalid_utf8_in_table_is_error_of_that_row(saved) -> None:
 
 def test_column_name_conflict_is_reported_and_avoided_by_prefix(saved) -> None:
     rows = [{"text": "京", "entities": "mine"}]
-    with pytest.raises(RemedyError, match=r"already have columns named entities.*--prefix"):
+    with pytest.raises(UserError, match=r"already have columns named entities.*--prefix"):
         Annotator(saved["tener"])(pa.Table.from_pylist(rows))
     assert "the field entities of the record was overwritten" in Annotator(saved["tener"])(rows)[0]["error"]
     row = Annotator(saved["tener"], AnnotateSettings(prefix="tener_"))(rows)[0]
@@ -134,7 +134,7 @@ def test_errors_survive_pickling() -> None:
 
 
 def test_missing_gpu_raises_error(saved) -> None:
-    with pytest.raises(RemedyError, match="GPU 99 cannot be used"):
+    with pytest.raises(UserError, match="GPU 99 cannot be used"):
         Annotator(saved["tener"], gpu_id=99)([{"text": "京"}])
 
 

@@ -21,7 +21,7 @@ from waiting import wait_until
 from spacy_tener.annotate import local, output, records
 from spacy_tener.annotate.local import annotate_locally
 from spacy_tener.annotate.records import read_parts
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 pytestmark = pytest.mark.integration
 
@@ -60,7 +60,7 @@ def expect_error(message, job):
     """Return a function for a fork that runs a job. If the job raises the expected error, the exit status is 29."""
 
     def run():
-        with pytest.raises(RemedyError, match=message):
+        with pytest.raises(UserError, match=message):
             annotate_locally(job, lambda *_: None)
         os._exit(29)
 
@@ -251,44 +251,44 @@ def test_input_files_are_opened_once(tmp_path, archive, run, monkeypatch, format
 def test_changed_inputs_or_settings_raise_error_on_resume(tmp_path, archive, run, make_job) -> None:
     run([archive], tmp_path / "out", part_size=100)
     before = parts(tmp_path / "out")
-    with pytest.raises(RemedyError, match="or settings: probability: was false, is true; part_size: was 100, is 50"):
+    with pytest.raises(UserError, match="or settings: probability: was false, is true; part_size: was 100, is 50"):
         run([archive], tmp_path / "out", part_size=50, probability=True)
     more_texts = write_jsonl(tmp_path / "other.jsonl", TEXTS)
-    with pytest.raises(RemedyError, match=r"inputs: .*other\.jsonl changed"):
+    with pytest.raises(UserError, match=r"inputs: .*other\.jsonl changed"):
         run([archive, more_texts], tmp_path / "out", part_size=100)
     archive.write_text(archive.read_text().replace("100次", "999次"))  # The size of the file does not change.
-    with pytest.raises(RemedyError, match=r"inputs: .*in\.jsonl changed"):
+    with pytest.raises(UserError, match=r"inputs: .*in\.jsonl changed"):
         run([archive], tmp_path / "out", part_size=100)
     assert parts(tmp_path / "out") == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")
-    with pytest.raises(RemedyError, match=r"contains files \(thesis\.txt\)"):
+    with pytest.raises(UserError, match=r"contains files \(thesis\.txt\)"):
         run([archive], tmp_path / "mine")
-    with pytest.raises(RemedyError, match="not a directory"):
+    with pytest.raises(UserError, match="not a directory"):
         run([archive], archive)
 
 
 def test_changed_code_raises_error_on_resume(tmp_path, archive, make_job) -> None:
     job = make_job([archive], tmp_path / "out")
     job.annotator.code = tmp_path / "own.py"
-    for content, error in (("a = 1", contextlib.nullcontext()), ("a = 2", pytest.raises(RemedyError, match="code: "))):
+    for content, error in (("a = 1", contextlib.nullcontext()), ("a = 2", pytest.raises(UserError, match="code: "))):
         job.annotator.code.write_text(content)
         with error:
             annotate_locally(job, lambda *_: None)
 
 
 def test_invalid_columns_raise_error_before_annotation(tmp_path, archive, run) -> None:
-    with pytest.raises(RemedyError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
+    with pytest.raises(UserError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
         run([archive], tmp_path / "out", text="body")
     archive.write_text('{"text": "x", "text_xentities": 1}\n')
-    with pytest.raises(RemedyError, match="already have columns named text_x"):
+    with pytest.raises(UserError, match="already have columns named text_x"):
         run([archive], tmp_path / "other", prefix="text_x")
 
 
 def test_missing_column_raises_error_despite_damaged_rows(tmp_path, run) -> None:
     table = tmp_path / "in.csv"
     table.write_text("id,body\n1,王小明\n2,in,three\n", encoding="utf8")
-    with pytest.raises(RemedyError, match=r"no column 'text'\. Their columns are: id, body\."):
+    with pytest.raises(UserError, match=r"no column 'text'\. Their columns are: id, body\."):
         run([table], tmp_path / "out")
     table.write_text("id,body\n2,in,three\n", encoding="utf8")
     run([table], tmp_path / "out", text="body")

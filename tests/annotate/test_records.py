@@ -16,7 +16,7 @@ from spacy.tokens import Doc, DocBin
 
 from spacy_tener.annotate import records
 from spacy_tener.annotate.records import ReadOptions, find_sources, read_parts
-from spacy_tener.errors import InputError, RemedyError
+from spacy_tener.errors import InputError, UserError
 from spacy_tener.inputs import DamagedText
 
 TEXTS = ["王小明去了上海", "", "今天天气很好", " ", "吴重阳在中国银行工作。"]
@@ -144,7 +144,7 @@ def test_missing_or_unsupported_input_raises_error(tmp_path) -> None:
     (tmp_path / "a.pdf").write_text("x")
     with pytest.raises(InputError, match="no text among its 1 file"):
         read(tmp_path)
-    with pytest.raises(RemedyError, match="Unknown encoding"):
+    with pytest.raises(UserError, match="Unknown encoding"):
         ReadOptions(encoding="latin-99")
     (tmp_path / "a.txt").write_bytes(b"PK\x03\x04")
     with pytest.raises(InputError, match="is a zip archive"):

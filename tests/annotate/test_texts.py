@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spacy_tener.annotate.records import find_texts, stream_records
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 TEXT = "第一条 为了规范\n\n第二条\n"
 
@@ -46,13 +46,13 @@ def test_json_lines_records_keep_all_fields(tmp_path: Path, ending: str) -> None
 
 def test_wrong_encoding_raises_error_with_fix(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(TEXT, encoding="gb18030")
-    with pytest.raises(RemedyError, match=r"a\.txt:1: character 1 of the line is not UTF-8\. Save the file as UTF-8\."):
+    with pytest.raises(UserError, match=r"a\.txt:1: character 1 of the line is not UTF-8\. Save the file as UTF-8\."):
         list(stream_records([str(tmp_path / "a.txt")]))
 
 
 def test_csv_without_text_column_error_names_the_line(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "id,words\n1,王小明\n")
     with pytest.raises(
-        RemedyError, match=r'a\.csv:2: there is no text\. Each record needs a field "text" with a text in UTF-8'
+        UserError, match=r'a\.csv:2: there is no text\. Each record needs a field "text" with a text in UTF-8'
     ):
         list(stream_records([str(path)]))

@@ -20,7 +20,7 @@ from spacy_tener.annotate import AnnotateSettings
 from spacy_tener.annotate.arrow import rows_of_table, schema_of_rows, table_of_rows
 from spacy_tener.annotate.encoding import dump_json, dump_jsonl
 from spacy_tener.annotate.local import annotate_locally
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 ROWS = [
     {"text": "王小明去了上海", "key": "007", "more": {"a": [1]}},
@@ -229,7 +229,7 @@ def test_value_of_other_type_is_written_to_rest_column(first, later, written) ->
 
 def test_input_column_named_rest_requires_prefix(tmp_path, run) -> None:
     (tmp_path / "in.jsonl").write_text('{"text": "x", "rest": 1}\n')
-    with pytest.raises(RemedyError, match=r"already have columns named rest.*--prefix"):
+    with pytest.raises(UserError, match=r"already have columns named rest.*--prefix"):
         run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet")
     run([tmp_path / "in.jsonl"], tmp_path / "out", "parquet", prefix="a_")
     (row,) = read_output(tmp_path / "out")
@@ -284,21 +284,21 @@ def test_missing_pyarrow_raises_error_only_for_parquet(tmp_path, archive, make_j
     for module in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
     make_job([archive], tmp_path / "out")
-    with pytest.raises(RemedyError, match=r"Parquet needs pyarrow.*pip install pyarrow"):
+    with pytest.raises(UserError, match=r"Parquet needs pyarrow.*pip install pyarrow"):
         make_job([tmp_path / name], tmp_path / "out", **options)
 
 
 def test_table_with_duplicate_column_names_raises_error(tmp_path, run) -> None:
     table = pa.Table.from_arrays([pa.array(["x"]), pa.array([1]), pa.array([2])], names=["text", "a", "a"])
     pq.write_table(table, tmp_path / "in.parquet")
-    with pytest.raises(RemedyError, match="several columns named a"):
+    with pytest.raises(UserError, match="several columns named a"):
         run([tmp_path / "in.parquet"], tmp_path / "out", "parquet")
 
 
 def test_column_conflicts_are_detected_before_writing(tmp_path, run) -> None:
     pq.write_table(pa.table({"text": ["x"]}), tmp_path / "1.parquet")
     pq.write_table(pa.table({"text": ["x"], "error": [1]}), tmp_path / "2.parquet")
-    with pytest.raises(RemedyError, match="already have columns named error"):
+    with pytest.raises(UserError, match="already have columns named error"):
         run([tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out", "parquet", part_size=1)
     assert not (tmp_path / "out").exists()
     run([tmp_path / "1.parquet", tmp_path / "2.parquet"], tmp_path / "out", "parquet", part_size=1, prefix="a_")

@@ -7,7 +7,7 @@ from command_line import run_tener
 
 from spacy_tener.cli import COMMANDS
 from spacy_tener.cli._common import Messages
-from spacy_tener.errors import counted
+from spacy_tener.errors import pluralize
 
 
 def test_message_details_keep_lines_and_wrap_long_lines(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,8 +39,8 @@ def test_help_shows_first_sentence_of_commands() -> None:
 
 @pytest.mark.parametrize(("number", "expected"), [(0, "0 entities"), (1, "1 entity"), (1200, "1,200 entities")])
 def test_counted_formats_number_with_noun(number: int, expected: str) -> None:
-    assert counted(number, "entity", "entities") == expected
-    assert counted(number, "text") == expected.replace("entities", "texts").replace("entity", "text")
+    assert pluralize(number, "entity", "entities") == expected
+    assert pluralize(number, "text") == expected.replace("entities", "texts").replace("entity", "text")
 
 
 @pytest.mark.parametrize(("number", "shown"), [(0, []), (2, ["0", "1"]), (3, ["0", "1", "... 1 more"])])

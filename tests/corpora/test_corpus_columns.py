@@ -112,7 +112,7 @@ def test_invalid_line_error_names_the_line(tmp_path: Path, text: str, line: int,
         sentences(tmp_path, text)
     assert caught.value.line == line
     assert caught.value.reason.startswith(reason)
-    assert caught.value.remedy
+    assert caught.value.fix
     assert str(caught.value).startswith(f"{tmp_path / 'corpus.txt'}:{line}: {reason}")
 
 
@@ -245,4 +245,4 @@ def test_text_comment_without_the_tokens_raises_error(tmp_path: Path, text: str,
     with pytest.raises(CorpusError, match=f'"{token}"') as error:
         sentences(tmp_path, f"# id = 1\n# text = {text}\n他 O\n在 O\n上海 B-LOC\n")
     assert f"{tmp_path / 'corpus.txt'}:2" in str(error.value)
-    assert error.value.remedy.startswith("Correct the text")
+    assert error.value.fix.startswith("Correct the text")

@@ -237,7 +237,7 @@ def test_invalid_record_error_names_the_line(tmp_path: Path, record: Any, reason
         list(CorpusReader(path))
     assert caught.value.line == 3
     assert caught.value.reason.startswith(reason)
-    assert caught.value.remedy
+    assert caught.value.fix
 
 
 @pytest.mark.parametrize(

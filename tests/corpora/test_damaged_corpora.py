@@ -20,7 +20,7 @@ from spacy_tener import files
 from spacy_tener.corpora import convert as conversion
 from spacy_tener.corpora.convert import ConversionReport
 from spacy_tener.corpora.reader import CorpusOptions
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,7 +46,7 @@ def test_undamaged_corpora_are_converted_in_all_encodings(tmp_path: Path, name: 
     assert (result.docs, result.entities) == (6, 10)
     if encoding != "utf-8":
         wrong = check(tmp_path, name, text.encode(encoding), CorpusOptions())
-        assert isinstance(wrong, RemedyError) or result.entities == wrong.entities
+        assert isinstance(wrong, UserError) or result.entities == wrong.entities
 
 
 @pytest.mark.parametrize("name", TEXTS)

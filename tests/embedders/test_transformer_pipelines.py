@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import set_active_gpu, use_ops
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.nn.shim import TorchShim
 from spacy_tener.onnx.e5 import e5
 from spacy_tener.optim.optimizers import SGD, Adam
@@ -202,5 +202,5 @@ def test_pipeline_without_single_encoder_raises_error(deterministic_transformer,
         nlp = pipeline(embed)
         nlp.initialize(lambda nlp=nlp: make_examples(nlp))
         nlp.to_disk(tmp_path / "pipeline")
-        with pytest.raises(RemedyError, match=f"{reason}.* Name one that was trained with"):
+        with pytest.raises(UserError, match=f"{reason}.* Name one that was trained with"):
             e5(tmp_path / "pipeline")()

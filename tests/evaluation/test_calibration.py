@@ -11,7 +11,7 @@ import spacy
 from spacy.tokens import Span
 from spacy.training import Example
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.evaluation.calibration import (
     Outcomes,
     bins,
@@ -106,7 +106,7 @@ def draw_sample(count, *, seed, shift=0.0):
 @pytest.mark.parametrize("module", ["scipy.optimize", "scipy.stats"])
 def test_missing_scipy_raises_error(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(RemedyError, match="pip install scipy"):
+    with pytest.raises(UserError, match="pip install scipy"):
         fit_temperature(simulate(40))
 
 
@@ -230,7 +230,7 @@ def test_entities_without_annotation_are_not_counted(nlp):
 
 
 def test_corpus_without_predicted_entities_raises_error(nlp):
-    with pytest.raises(RemedyError, match=r"dev\.spacy: the pipeline finds no entity"):
+    with pytest.raises(UserError, match=r"dev\.spacy: the pipeline finds no entity"):
         find_outcomes(nlp, "tener_ner", [example(nlp, (0, 1, "PER"), text="去了")], SOURCE)
 
 
@@ -241,5 +241,5 @@ def test_ten_correct_and_wrong_entities_are_required(right, wrong, is_sufficient
     if is_sufficient:
         check_sample_size(outcomes, SOURCE)
     else:
-        with pytest.raises(RemedyError, match=rf"{right} right, {wrong} wrong"):
+        with pytest.raises(UserError, match=rf"{right} right, {wrong} wrong"):
             check_sample_size(outcomes, SOURCE)

@@ -14,7 +14,7 @@ from spacy.training import Example
 from spacy_parts import spacy_s_cnn
 
 import spacy_tener
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.explain import explain
 from spacy_tener.explain.explaining import UNKNOWN_CHARACTER
 
@@ -206,9 +206,9 @@ def test_to_json_equals_to_dict(learned):
 
 
 def test_pipeline_without_tener_ner_raises_error(learned):
-    with pytest.raises(RemedyError, match=r"no tener_ner.*components are: none"):
+    with pytest.raises(UserError, match=r"no tener_ner.*components are: none"):
         explain(spacy.blank("zh"), TEXT)
-    with pytest.raises(RemedyError, match="no tener_ner named 'other'"):
+    with pytest.raises(UserError, match="no tener_ner named 'other'"):
         explain(learned(), TEXT, name="other")
 
 

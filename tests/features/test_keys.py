@@ -18,7 +18,7 @@ from spacy_tener.features import keys as module
 from spacy_tener.features.keys import (
     END_MARK,
     KeyCache,
-    Normaliser,
+    Normalizer,
     StringTable,
     bigram_key_array,
     pair_keys,
@@ -27,7 +27,7 @@ from spacy_tener.features.keys import (
 )
 
 LARGEST = 2**64 - 1
-NORMALISER = Normaliser()
+NORMALISER = Normalizer()
 END = NORMALISER.key(END_MARK)
 
 keys_of = st.one_of(st.integers(0, 40), st.integers(0, LARGEST))
@@ -49,7 +49,7 @@ def test_search_finds_present_keys_only(haystack, needles):
 # Normalised strings
 
 WORDS = ["京", "12", "Ab", "１２", "٣", "²", "①", "PERSON", "nsubj", "LANG", "\n", "𠮷"]
-OPTIONS = [Normaliser(digits=digits, lower=lower) for digits in (True, False) for lower in (True, False)]
+OPTIONS = [Normalizer(digits=digits, lower=lower) for digits in (True, False) for lower in (True, False)]
 
 
 @pytest.fixture
@@ -72,15 +72,15 @@ def hashes(strings, words):
         ("", "", ""),
     ],
 )
-def test_normaliser_replaces_digits_and_lowercases_on_request(text, digits, lower):
-    assert Normaliser(digits=True)(text) == digits
-    assert Normaliser(digits=False, lower=True)(text) == lower
-    assert Normaliser(digits=True, lower=True)(text) == Normaliser(digits=True)(lower)
-    assert Normaliser(digits=False)(text) == text
+def test_normalizer_replaces_digits_and_lowercases_on_request(text, digits, lower):
+    assert Normalizer(digits=True)(text) == digits
+    assert Normalizer(digits=False, lower=True)(text) == lower
+    assert Normalizer(digits=True, lower=True)(text) == Normalizer(digits=True)(lower)
+    assert Normalizer(digits=False)(text) == text
 
 
 def test_key_equals_spacy_hash_of_normalised_string():
-    assert Normaliser().key("A12") == StringStore().add("A00") == get_string_id("A00")
+    assert Normalizer().key("A12") == StringStore().add("A00") == get_string_id("A00")
 
 
 @pytest.mark.parametrize("symbol", ["PERSON", "nsubj", "LANG", "ORG", "dobj"])
@@ -88,17 +88,17 @@ def test_key_of_spacy_symbol_equals_symbol_id(symbol):
     doc = Doc(Vocab(), words=[symbol])
     orths = doc.to_array(ORTH)
     assert orths[0] < 1000, "spaCy numbers its symbols, rather than hashing them"
-    for normaliser in (Normaliser(), Normaliser(digits=False), Normaliser(lower=True)):
-        expected = normaliser.key(symbol)
-        assert KeyCache(normaliser)(orths, [doc.vocab.strings]).tolist() == [expected]
-    assert Normaliser(digits=False).key(symbol) == orths[0]
+    for normalizer in (Normalizer(), Normalizer(digits=False), Normalizer(lower=True)):
+        expected = normalizer.key(symbol)
+        assert KeyCache(normalizer)(orths, [doc.vocab.strings]).tolist() == [expected]
+    assert Normalizer(digits=False).key(symbol) == orths[0]
 
 
-@pytest.mark.parametrize("normaliser", OPTIONS, ids=str)
-def test_key_cache_agrees_with_normaliser(strings, normaliser):
-    cache = KeyCache(normaliser)
+@pytest.mark.parametrize("normalizer", OPTIONS, ids=str)
+def test_key_cache_agrees_with_normalizer(strings, normalizer):
+    cache = KeyCache(normalizer)
     for words in (["京"], WORDS, [], WORDS[::-1] * 3):
-        expected = [normaliser.key(word) for word in words]
+        expected = [normalizer.key(word) for word in words]
         assert cache(hashes(strings, words), [strings]).tolist() == expected
 
 
@@ -108,12 +108,12 @@ def test_key_cache_agrees_with_normaliser(strings, normaliser):
     limit=st.integers(0, 10),
 )
 def test_key_cache_with_small_limit_returns_correct_keys(batches, limit):
-    normaliser, strings = Normaliser(lower=True), StringStore()
-    cache = KeyCache(normaliser)
+    normalizer, strings = Normalizer(lower=True), StringStore()
+    cache = KeyCache(normalizer)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_MAX_STRINGS", limit)
         for words in batches:
-            expected = [normaliser.key(word) for word in words]
+            expected = [normalizer.key(word) for word in words]
             assert cache(hashes(strings, words), [strings]).tolist() == expected
 
 
@@ -121,14 +121,14 @@ def test_key_cache_reads_several_string_stores():
     stores = [StringStore(["a1"]), StringStore(["b2", "PERSON"])]
     words = ["b2", "a1", "PERSON"]
     orths = np.array([get_string_id(word) for word in words], dtype=np.uint64)
-    assert KeyCache(Normaliser())(orths, stores).tolist() == [Normaliser().key(word) for word in words]
+    assert KeyCache(Normalizer())(orths, stores).tolist() == [Normalizer().key(word) for word in words]
 
 
 def test_full_key_cache_is_thread_safe(monkeypatch):
     monkeypatch.setattr(module, "_MAX_STRINGS", 20)
-    cache, strings = KeyCache(Normaliser()), StringStore()
+    cache, strings = KeyCache(Normalizer()), StringStore()
     orths = hashes(strings, [f"w{number}" for number in range(50)])
-    expected = np.array([Normaliser().key(strings[orth]) for orth in orths], dtype=np.uint64)
+    expected = np.array([Normalizer().key(strings[orth]) for orth in orths], dtype=np.uint64)
 
     def look_up(seed):
         rng = np.random.default_rng(seed)
@@ -193,11 +193,11 @@ def test_pair_keys_have_no_collisions():
 
 @given(st.lists(st.text(alphabet="中国aA19２", min_size=1, max_size=1), min_size=1, max_size=20), st.booleans())
 def test_bigram_keys_equal_pair_keys_for_any_text(text, lower):
-    normaliser = Normaliser(digits=True, lower=lower)
-    unigrams = unigram_key_array(text, normaliser)
-    from_text = pair_keys(unigrams, np.array([len(text)]), normaliser.key(END_MARK))
+    normalizer = Normalizer(digits=True, lower=lower)
+    unigrams = unigram_key_array(text, normalizer)
+    from_text = pair_keys(unigrams, np.array([len(text)]), normalizer.key(END_MARK))
     bigrams = [first + second for first, second in itertools.pairwise([*text, END_MARK])]
-    assert bigram_key_array(bigrams, normaliser).tolist() == from_text.tolist()
+    assert bigram_key_array(bigrams, normalizer).tolist() == from_text.tolist()
 
 
 @pytest.mark.parametrize("string", ["中", "中国人", "", END_MARK, "中国" + END_MARK])

@@ -13,7 +13,7 @@ from spacy.vectors import Vectors as SpacyVectors  # type: ignore[import-not-fou
 from spacy.vocab import Vocab
 from thinc.types import Floats1d
 
-from spacy_tener.features.keys import Normaliser
+from spacy_tener.features.keys import Normalizer
 from spacy_tener.features.pretrained_vectors import read_vectors, scale_vectors, whiten_table
 
 pytestmark = pytest.mark.filterwarnings("error::UserWarning")
@@ -60,13 +60,13 @@ def test_duplicate_strings_keep_first_row_with_warning(tmp_path: Path) -> None:
 def test_strings_equal_after_normalisation_merge_silently(tmp_path: Path) -> None:
     path = tmp_path / "chars.vec"
     path.write_text("3 1 2\n7 3 4\nA 5 6\na 7 8\n", encoding="utf8")
-    vectors = read_vectors(path, normalise=Normaliser(digits=True, lower=True))
+    vectors = read_vectors(path, normalise=Normalizer(digits=True, lower=True))
     assert vectors.strings == ["0", "a"]
     assert vectors.table.tolist() == [[1, 2], [5, 6]]
 
 
 def test_keep_receives_normalised_strings(tmp_path: Path) -> None:
-    vectors = read_vectors(write_text(tmp_path / "v"), normalise=Normaliser(), keep={"0", "国"}.__contains__)
+    vectors = read_vectors(write_text(tmp_path / "v"), normalise=Normalizer(), keep={"0", "国"}.__contains__)
     assert vectors.strings == ["国", "0"]
     assert vectors.table.tolist() == [[1.0, 0.0, -0.5], [7.0, 8.0, 9.0]]
 
@@ -112,7 +112,7 @@ def test_pruned_vectors_expand_shared_rows(tmp_path: Path) -> None:
 
 def test_normalise_and_keep_apply_to_directories(tmp_path: Path) -> None:
     make_pipeline().to_disk(tmp_path)
-    vectors = read_vectors(tmp_path, normalise=Normaliser(), keep={"0"}.__contains__)
+    vectors = read_vectors(tmp_path, normalise=Normalizer(), keep={"0"}.__contains__)
     assert vectors.strings == ["0"]
     assert vectors.table.tolist() == [[7, 8, 9]]
 

@@ -13,7 +13,7 @@ from onnx import helper
 from small_encoders import FLOAT, WIDTH, constant, mean_encoder, recurrent_encoder, save, weights
 from small_encoders import model as small_model
 
-from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.onnx import edits
 from spacy_tener.onnx.encoder import Characters, check_graph, open_session
 from spacy_tener.onnx.sources import make_encoder, onnx_encoder
@@ -57,7 +57,7 @@ def with_node(operator: str) -> bytes:
 def test_graph_with_external_files_raises_error(graph: bytes, reason: str, tmp_path: Path) -> None:
     (tmp_path / "encoder.onnx").write_bytes(graph)
     (tmp_path / "vocab.txt").write_text("[UNK]", encoding="utf8")
-    with pytest.raises(RemedyError, match=rf"encoder\.onnx.*{reason}"):
+    with pytest.raises(UserError, match=rf"encoder\.onnx.*{reason}"):
         onnx_encoder(tmp_path / "encoder.onnx")()
 
 
@@ -79,7 +79,7 @@ def test_graph_names_may_contain_location() -> None:
     ],
 )
 def test_damaged_file_raises_error(data: bytes) -> None:
-    with pytest.raises(RemedyError, match=r"encoder\.onnx cannot be loaded by onnxruntime"):
+    with pytest.raises(UserError, match=r"encoder\.onnx cannot be loaded by onnxruntime"):
         open_session(data, "encoder.onnx")
 
 
@@ -88,7 +88,7 @@ def test_flipped_bit_raises_no_unexpected_error() -> None:
     no_ids = np.zeros(0, dtype=np.int64)
     for position in rng.integers(0, len(data), 200).tolist():
         damaged = data[:position] + bytes([data[position] ^ 1 << int(rng.integers(8))]) + data[position + 1 :]
-        with contextlib.suppress(RemedyError):
+        with contextlib.suppress(UserError):
             make_encoder(damaged, Characters(no_ids, no_ids, 30), outputs=["rows"], source="encoder.onnx")
 
 

@@ -17,7 +17,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from small_encoders import CHARACTERS, VOCABULARY, WIDTH, mean_encoder, recurrent_encoder, save, save_tokenizer
 from spacy.tokens import Doc
 
-from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.onnx import encoder as module
 from spacy_tener.onnx.encoder import Encoder
 from spacy_tener.onnx.sources import onnx_encoder
@@ -158,7 +158,7 @@ def test_encoder_works_after_error(encoders):
 
 
 def assert_raises(make, *parts: str) -> None:
-    with pytest.raises((RemedyError, MissingPackageError)) as caught:
+    with pytest.raises((UserError, MissingPackageError)) as caught:
         make()
     for part in parts:
         assert part in str(caught.value)

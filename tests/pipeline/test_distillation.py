@@ -10,7 +10,7 @@ from spacy.training import Example
 from test_loss import LENGTH, PATHS, random_scores, target, weights_of
 
 from spacy_tener.crf.crf_torch import CRF
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.pipeline.learning.distillation import load_teacher
 from spacy_tener.pipeline.learning.learn_torch import distillation_loss
 from spacy_tener.pipeline.tags import UNKNOWN
@@ -126,7 +126,7 @@ def test_teacher_without_labels_raises_error(tmp_path):
     nlp = spacy.blank("zh")
     nlp.add_pipe("tener_ner")
     nlp.to_disk(tmp_path / "untrained")
-    with pytest.raises(RemedyError, match=r"untrained has no labels\. Use a trained pipeline"):
+    with pytest.raises(UserError, match=r"untrained has no labels\. Use a trained pipeline"):
         load_teacher(tmp_path / "untrained")
 
 
@@ -138,7 +138,7 @@ def test_teacher_without_labels_raises_error(tmp_path):
     ],
 )
 def test_invalid_teacher_settings_raise_error(settings, message, teacher_path):
-    with pytest.raises(RemedyError, match=message):
+    with pytest.raises(UserError, match=message):
         load_teacher(**{"path": teacher_path, **settings})
 
 
@@ -155,5 +155,5 @@ def test_teacher_temperature_multiplies_calibrated_temperature(teacher_path, sen
 
 def test_teacher_with_different_tokenization_raises_error(teacher_path):
     words = spacy.util.get_lang_class("zh").from_config({"nlp": {"tokenizer": {"segmenter": "jieba"}}})
-    with pytest.raises(RemedyError, match=r"split a text differently: '王小明去了上海'\. Give .* the same tokenizer"):
+    with pytest.raises(UserError, match=r"split a text differently: '王小明去了上海'\. Give .* the same tokenizer"):
         load_teacher(teacher_path).soft_targets([view_of(words("王小明去了上海"), "tokens")])

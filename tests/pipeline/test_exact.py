@@ -21,7 +21,7 @@ from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import existing_entities
 from spacy_tener.pipeline.masks import NO_ENTITIES, allowed_nested_tags, allowed_tags
 from spacy_tener.pipeline.nesting import nesting_levels
-from spacy_tener.pipeline.predicting import best_tags, existing_spans
+from spacy_tener.pipeline.predicting import decode_depths, existing_spans
 from spacy_tener.pipeline.tags import LabelIndex, index_labels
 from spacy_tener.pipeline.units import view_of
 
@@ -222,7 +222,7 @@ def check(view: Any, depth: int, recipes: list[Recipe], exceptions: Any, tempera
     if depth == 1:
         allowed = allowed_tags(views, index)
     else:
-        allowed = allowed_nested_tags(views, index, depth, partial(best_tags, scorer, emissions, lengths))
+        allowed = allowed_nested_tags(views, index, depth, partial(decode_depths, scorer, emissions, lengths))
     existing = existing_spans(views, index)
     batch = BatchDecoding(scorer, emissions, lengths, allowed, temperature, existing)
     for i, part in enumerate(views):

@@ -12,7 +12,7 @@ from crf_brute_force import all_paths, path_score
 from spacy.training import Example
 
 from spacy_tener.crf.crf_torch import CRF
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.pipeline.learning.distillation import load_teacher
 from spacy_tener.pipeline.learning.learn_torch import batch_loss, completion_loss
 from spacy_tener.pipeline.learning.targets import ANNOTATED_LABELS, IncorrectSpan, make_targets
@@ -182,7 +182,7 @@ def test_renamed_label_keeps_settings(learned):
 def test_invalid_renames_raise_errors(learned):
     pipe = learned().get_pipe("tener_ner")
     first, second = pipe.labels[:2]
-    with pytest.raises(RemedyError, match="label to rename"):
+    with pytest.raises(UserError, match="label to rename"):
         pipe.extend([], rename={"NONE": "A"})
-    with pytest.raises(RemedyError, match="Two labels of 'tener_ner' would have the same name"):
+    with pytest.raises(UserError, match="Two labels of 'tener_ner' would have the same name"):
         pipe.extend([], rename={first: second})

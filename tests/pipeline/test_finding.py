@@ -3,7 +3,7 @@
 import pytest
 import spacy
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.pipeline.finding import check_finders, crf_pipes, find_crf_pipe
 
 
@@ -23,14 +23,14 @@ def test_crf_pipes_are_returned_in_pipeline_order(nlp):
 
 def test_missing_component_error_lists_pipe_names(nlp):
     with pytest.raises(
-        RemedyError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Use the name first or second"
+        UserError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Use the name first or second"
     ):
         find_crf_pipe(nlp, "ner")
-    with pytest.raises(RemedyError, match=r"^X has no tener_ner\. Its components are: none\. Use a pipeline"):
+    with pytest.raises(UserError, match=r"^X has no tener_ner\. Its components are: none\. Use a pipeline"):
         find_crf_pipe(spacy.blank("zh"), pipeline_name="X")
 
 
 @pytest.mark.parametrize("find", [find_crf_pipe, check_finders])
 def test_disabled_component_error_names_component(nlp, find):
-    with nlp.select_pipes(disable=["first", "second"]), pytest.raises(RemedyError, match="Enable first or second"):
+    with nlp.select_pipes(disable=["first", "second"]), pytest.raises(UserError, match="Enable first or second"):
         find(nlp)

@@ -15,7 +15,7 @@ from thinc.api import Adam
 
 from spacy_tener.annotate.tasks import entity_task
 from spacy_tener.architectures.tagger import crf, resize_output, split_depths
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.evaluation.scores import CountingScorer
 from spacy_tener.pipeline.learning.distillation import Teacher
 from spacy_tener.pipeline.learning.targets import make_targets
@@ -272,16 +272,16 @@ def test_white_space_is_trimmed_and_equal_spans_keep_two_labels():
 def test_invalid_nested_training_raises_error(nested, blank, tiny_model, trained):
     nlp = nested()
     deep = [Example(nlp.make_doc(TEXT), gold(nlp, TEXT, [(0, 9 - i, "X") for i in range(6)]))]
-    with pytest.raises(RemedyError, match=r"nested 6 deep, but the model has a depth of 3.*Set depth = 6"):
+    with pytest.raises(UserError, match=r"nested 6 deep, but the model has a depth of 3.*Set depth = 6"):
         nlp.initialize(lambda: deep)
     flat = [Example(nlp.make_doc(TEXT), gold(nlp, TEXT, NESTED))]
     del flat[0].reference.spans["sc"]
-    with pytest.raises(RemedyError, match=r"No text of the training data has doc.spans\['sc'\].*--overlap spans"):
+    with pytest.raises(UserError, match=r"No text of the training data has doc.spans\['sc'\].*--overlap spans"):
         nlp.initialize(lambda: flat)
-    with pytest.raises(RemedyError, match="no spans_key"):
+    with pytest.raises(UserError, match="no spans_key"):
         nested(spans_key=None).initialize(lambda: deep)
     teacher = Teacher(trained(), "tener_ner", weight=0.5, temperature=1.0, limit=1)
-    with pytest.raises(RemedyError, match="its teacher has another depth"):
+    with pytest.raises(UserError, match="its teacher has another depth"):
         blank().get_pipe("tener_ner").initialize(lambda: flat, teacher=teacher)
     with pytest.raises(ValueError, match="times its depth of 3"):
         resize_output(nlp.get_pipe("tener_ner").model, 10)

@@ -14,7 +14,7 @@ import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.pipeline.finding import PipelineNER
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.review import active_learning as module
@@ -123,7 +123,7 @@ def test_memory_usage_is_independent_of_text_count(nlp: Language, monkeypatch: p
 def test_pipeline_without_crf_raises_error() -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("ner")
-    with pytest.raises(RemedyError, match="no tener_ner"):
+    with pytest.raises(UserError, match="no tener_ner"):
         suggest(nlp, records(TEXTS), 1)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import spacy
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.serve import check_origins, read_api_key
 
 KEY, ORIGIN = "open-sesame", "https://tool.example"
@@ -104,12 +104,12 @@ def test_api_key_is_read_from_file_or_environment(tmp_path: Path, monkeypatch: p
     assert read_api_key(tmp_path / "key") == "from-file"
     for content in (b"", b"\n", b"two words", "schlüssel".encode(), b"\xff\xfe"):
         (tmp_path / "key").write_bytes(content)
-        with pytest.raises(RemedyError, match="key"):
+        with pytest.raises(UserError, match="key"):
             read_api_key(tmp_path / "key")
 
 
 @pytest.mark.parametrize("origin", ["tool.example", "https://tool.example/", "https://tool.example/page", "null", ""])
 def test_invalid_origin_raises_error(origin):
-    with pytest.raises(RemedyError, match="not an origin"):
+    with pytest.raises(UserError, match="not an origin"):
         check_origins([origin])
     assert check_origins(["*", "http://localhost:3000"]) == ["*", "http://localhost:3000"]

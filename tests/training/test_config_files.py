@@ -48,10 +48,10 @@ def test_missing_path_is_not_resolved_as_name(path: str, tmp_path: Path, monkeyp
 def test_unknown_name_error_suggests_existing_names() -> None:
     with pytest.raises(ConfigError, match="no config 'webo'") as similar:
         find_base("webo")
-    assert similar.value.remedy == "Did you mean weibo?"
+    assert similar.value.fix == "Did you mean weibo?"
     with pytest.raises(ConfigError, match="no overlay 'zzz'") as unknown:
         find_overlay("zzz")
-    assert all(name in unknown.value.remedy for name in names_in(OVERLAYS))
+    assert all(name in unknown.value.fix for name in names_in(OVERLAYS))
 
 
 def test_names_and_paths_compose_same_config() -> None:

@@ -10,7 +10,7 @@ import pytest
 from thinc.api import Config
 from tiny_trainings import fake_training, make_config, tener
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.training import runs
 from spacy_tener.training.runs import Echo, Processes, TrainingRun, is_trained, train
 
@@ -79,7 +79,7 @@ def test_finished_training_is_detected_and_not_overwritten(
     changed = config.copy()
     changed["training"]["max_steps"] = 77
     with pytest.raises(
-        RemedyError, match=r"run: contains another training run \(training\.max_steps.*\)\. Choose another --output"
+        UserError, match=r"run: contains another training run \(training\.max_steps.*\)\. Choose another --output"
     ):
         is_trained(TrainingRun("run", tmp_path / "run", changed))
     (tmp_path / "run" / "model-best" / "meta.json").unlink()

@@ -14,7 +14,7 @@ from spacy.training import Corpus, Example
 
 import spacy_tener.training.silver as silver_module
 from spacy_tener.corpora.docs import read_docs
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.training.silver import (
     SilverStats,
     SilverThresholds,
@@ -195,7 +195,7 @@ def test_teachers_without_declared_labels_are_not_compared(trained_path):
 @pytest.mark.parametrize("value", [0.5, 1.1, float("nan")])
 def test_invalid_threshold_raises_error(value):
     for name in ("entity", "outside"):
-        with pytest.raises(RemedyError, match=rf"{name} = {value}. Use a probability above 0.5"):
+        with pytest.raises(UserError, match=rf"{name} = {value}. Use a probability above 0.5"):
             SilverThresholds(**{name: value})
 
 

@@ -17,7 +17,7 @@ from pydantic import NonNegativeInt, PositiveFloat
 from spacy.language import Language
 
 from ...architectures.tagger import TaggerModel, crf, on_host
-from ...errors import RemedyError
+from ...errors import UserError
 from ...features.cache import FeatureCache, cache_key
 from ...processes import cached_property
 from ...validation import Fraction, validated
@@ -96,7 +96,7 @@ class Teacher:
         teacher_views = [view_of(doc, self.settings.view) for doc in docs]
         for teacher_view, view in zip(teacher_views, views, strict=True):
             if not np.array_equal(teacher_view.char_extents(), view.char_extents()):
-                raise RemedyError(
+                raise UserError(
                     f"spacy_tener.Teacher.v1: teacher and student split a text differently: {view.doc.text[:60]!r}",
                     "Give teacher and student the same tokenizer, or view = 'characters' to both.",
                 )
@@ -136,17 +136,17 @@ def load_teacher(
         in `doc.user_data["spacy_tener.labels"]`.
     """
     if not path:
-        remedy = "Set `path` in this section of the config to a trained pipeline, for example with --paths.teacher."
-        raise RemedyError("spacy_tener.Teacher.v1: path is not set", remedy)
+        fix = "Set `path` in this section of the config to a trained pipeline, for example with --paths.teacher."
+        raise UserError("spacy_tener.Teacher.v1: path is not set", fix)
     nlp = spacy.load(path)
     names = [name for name in nlp.pipe_names if nlp.get_pipe_meta(name).factory == "tener_ner"]
     if component not in names:
-        remedy = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline with a trained tener_ner."
-        raise RemedyError(f"spacy_tener.Teacher.v1: {path} has no tener_ner named '{component}'", remedy)
+        fix = f"Set `component` to {' or '.join(names)}." if names else "Use a pipeline with a trained tener_ner."
+        raise UserError(f"spacy_tener.Teacher.v1: {path} has no tener_ner named '{component}'", fix)
     limit = cache_mb * _MIB
     teacher = Teacher(
         nlp, component, weight=weight, temperature=temperature, limit=limit, only_missing_labels=only_missing_labels
     )
     if not teacher.labels:
-        raise RemedyError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
+        raise UserError(f"spacy_tener.Teacher.v1: '{component}' of {path} has no labels", "Use a trained pipeline.")
     return teacher
