@@ -221,8 +221,12 @@ class Decoding:
         """
         return likelihoods([self], [reference])[0]
 
-    def agreeing(self, reference: Doc) -> Mask:
-        """Return a mask that marks the allowed tags that match a gold annotation.
+    def consistent_tags(self, reference: Doc) -> Mask:
+        """Return a mask of the allowed tags that are consistent with a gold annotation.
+
+        Existing entities are part of every result, so that they need not be in the tag sequences. The mask is
+        computed in three steps: existing entities are moved to the outermost level of the annotation, they are removed
+        from it, and their own tags are added to the mask.
 
         reference (Doc): The same text with gold entities.
         RETURNS (Mask): The mask, with rows in the same order as in `allowed`. *Shape:* (depth * units, tags)
@@ -230,13 +234,13 @@ class Decoding:
         levels = split_reference(reference, self.spans_key, self.batch.depth)
         annotated = {offsets_of(ent) for level in levels for ent in level.ents}
         if self.existing:
-            levels = self._without_inner_existing(levels)
+            levels = self._move_existing_outside(levels)
         outermost = {offsets_of(ent) for ent in levels[0].ents}
-        levels[0], is_contradicted = self._without_existing(levels, annotated)
+        is_consistent = all(self._is_consistent(levels, entity, annotated) for entity in self.existing)
+        levels[0] = self._remove_existing(levels[0])
         labels, layout = index_labels(self.labels), self.batch.crf.layout
         targets = [make_target(Example(self.doc, part), self.view, labels, None) for part in levels]
-        agreeing = [agreeing_tags(target.tags, None, layout) for target in targets]
-        # An existing entity is part of the result, whether or not a tag sequence repeats it at one of the other depths.
+        masks = [agreeing_tags(target.tags, None, layout) for target in targets]
         for entity in self.existing:
             start, end = self._units_of(entity)
             own = np.full(end - start, layout.outside)
@@ -244,17 +248,18 @@ class Decoding:
                 first, last, label = np.array([[0], [end - start], [self.labels.index(entity.label)]])
                 own = layout.encode(first, last, label, end - start)
             if entity.offsets in outermost:
-                agreeing[0][start:end] = own[:, None] == np.arange(layout.n_tags)
-            for target, mask in zip(targets[1:], agreeing[1:], strict=True):
+                masks[0][start:end] = own[:, None] == np.arange(layout.n_tags)
+            # A tag sequence at an inner level may repeat the entity.
+            for target, mask in zip(targets[1:], masks[1:], strict=True):
                 if (target.tags[start:end] == layout.outside).all():
                     mask[np.arange(start, end), own] = True
-        return np.concatenate(agreeing) & self.allowed & (not is_contradicted)
+        return np.concatenate(masks) & self.allowed & is_consistent
 
-    def _without_inner_existing(self, levels: list[Doc]) -> list[Doc]:
-        """Remove the existing entities from the inner levels in a gold annotation.
+    def _move_existing_outside(self, levels: list[Doc]) -> list[Doc]:
+        """Move existing entities from the inner levels of a gold annotation to the outermost level.
 
-        If another gold entity has the same boundaries as an existing entity, their order is arbitrary. The existing
-        entity then comes first.
+        If another gold entity encloses the existing one, it is only removed from the inner level. If another gold
+        entity has the same boundaries, both change places, since the order of their levels is arbitrary.
         """
         existing = {entity.offsets for entity in self.existing}
         outer = {(ent.start, ent.end): ent.label_ for ent in levels[0].ents}
@@ -271,31 +276,38 @@ class Decoding:
                     level.set_ents([Span(level, ent.start, ent.end, other)], default="unmodified")
         return levels
 
-    def _without_existing(self, levels: Sequence[Doc], annotated: Collection[EntityOffsets]) -> tuple[Doc, bool]:
-        """Return the gold annotation for the outermost entities, with missing annotation for existing entities.
+    def _is_consistent(self, levels: Sequence[Doc], entity: FoundEntity, annotated: Collection[EntityOffsets]) -> bool:
+        """Return whether a gold annotation contains an existing entity, or has missing annotation there.
 
-        levels (Sequence[Doc]): The gold annotation for each nesting level.
-        annotated (Collection[EntityOffsets]): All gold entities.
-        RETURNS (tuple[Doc, bool]): The changed annotation, and whether the original one contradicts an existing entity.
+        levels (Sequence[Doc]): The gold annotation of each nesting level.
+        annotated (Collection[EntityOffsets]): The gold entities of all levels.
         """
-        outer = levels[0]
-        if not self.existing:
-            return outer, False
-        outermost = [offsets_of(ent) for ent in outer.ents]
+        span = levels[0].char_span(entity.start, entity.end, alignment_mode="expand")
         has_inner = len(levels) > 1 and levels[1].has_annotation(ENT_IOB)
-        reference, is_contradicted = outer.copy(), False
+        return (
+            entity.offsets in annotated
+            or span is None
+            or all(token.ent_iob == MISSING for token in span)
+            or (not has_inner and self._is_enclosed(levels[0], entity))
+        )
+
+    def _remove_existing(self, outer: Doc) -> Doc:
+        """Replace existing entities at the outermost level by missing annotation. Their labels may be unknown to the
+        model, which is an error in gold annotation."""
+        reference = outer.copy()
         for entity in self.existing:
             span = reference.char_span(entity.start, entity.end, alignment_mode="expand")
-            is_inside = any(
-                start <= entity.start and entity.end <= end and (start, end) != (entity.start, entity.end)
-                for start, end, _ in outermost
-            )
-            is_missing = span is None or all(token.ent_iob == MISSING for token in span)
-            is_known = entity.offsets in annotated or (is_inside and not has_inner)
-            is_contradicted |= not is_missing and not is_known
-            if span is not None and not is_inside:
+            if span is not None and not self._is_enclosed(outer, entity):
                 reference.set_ents([], missing=[span], default="unmodified")
-        return reference, is_contradicted
+        return reference
+
+    @staticmethod
+    def _is_enclosed(doc: Doc, entity: FoundEntity) -> bool:
+        """Return whether a larger entity in `doc.ents` contains an entity."""
+        return any(
+            start <= entity.start and entity.end <= end and (start, end) != (entity.start, entity.end)
+            for start, end, _ in map(offsets_of, doc.ents)
+        )
 
     def _units_of(self, entity: FoundEntity) -> tuple[int, int]:
         return self.view.unit_span(entity.start, entity.end) or (0, 0)
@@ -332,7 +344,7 @@ def likelihoods(decodings: Sequence[Decoding], references: Sequence[Doc]) -> lis
     pairs = zip(decodings, references, strict=True)
     for batch, group in itertools.groupby(pairs, lambda pair: pair[0].batch):
         texts = list(group)
-        agreeing = np.concatenate([decoding.agreeing(reference) for decoding, reference in texts])
+        agreeing = np.concatenate([decoding.consistent_tags(reference) for decoding, reference in texts])
         emissions = np.concatenate([decoding.emissions for decoding, _ in texts])
         lengths = [len(decoding.view) for decoding, _ in texts for _ in range(batch.depth)]
         partitions = np.array([batch.log_partitions[decoding.index] for decoding, _ in texts])

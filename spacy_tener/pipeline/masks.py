@@ -30,10 +30,10 @@ def allowed_tags(views: Sequence[DocView], labels: LabelIndex) -> Mask | None:
     views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
     RETURNS (Mask | None): Allowed tags for all Docs, concatenated. *Shape:* (1, units, tags)
     """
-    units, limit = _limits(views, labels)
+    units, possible = _possible_tags_in_context(views, labels)
     if units is not None and units.preset.any():
-        limit = preset_tags(units, labels, limit)
-    return None if limit is None else limit[None]
+        possible = preset_tags(units, labels, possible)
+    return None if possible is None else possible[None]
 
 
 def allowed_nested_tags(
@@ -41,10 +41,14 @@ def allowed_nested_tags(
 ) -> Mask | None:
     """Return a mask of the tags that a model for nested entities may predict. Return None if all tags are allowed.
 
-    Existing entities and blocked tokens are kept. Other entities may be inside or around an existing entity, but must
-    not cross its boundaries. At a single depth, a mask cannot allow both. The best tag sequence without existing
-    entities decides: if it has an entity around the existing one at this depth, entities around it are allowed.
-    Otherwise, depth 0 only allows the existing entity itself, and the other depths allow entities inside it.
+    Existing entities and blocked tokens are kept. Other entities may be inside an existing entity or enclose it, but
+    must not cross its boundaries. A mask cannot express this rule, because it has to allow or forbid a tag without
+    knowing the tags around it. Therefore, the best tag sequence without existing entities decides for each depth:
+
+        text                       北 京 大 学     existing entity: 北京
+        best tags have 北京大学    B|I I|E . .     an entity may continue through 北京
+        otherwise, at depth 0      B   E   . .     only 北京 itself
+        otherwise, inner depths    any tags within 北京, and no entity continues into or out of it
 
     views (Sequence[DocView]): The Docs, as sequences of tokens or characters.
     depth (int): The number of nesting levels that the model predicts.
@@ -52,65 +56,66 @@ def allowed_nested_tags(
         shape (depth, units, tags), and the result has the shape (depth, units).
     RETURNS (Mask | None): Allowed tags for all Docs, concatenated. *Shape:* (depth, units, tags)
     """
-    units, limit = _limits(views, labels)
+    units, possible = _possible_tags_in_context(views, labels)
     if units is None or not units.preset.any():
-        return None if limit is None else np.stack([limit] * depth)
+        return None if possible is None else np.stack([possible] * depth)
     layout = labels.layout
-    free = np.ones((len(units.iob), layout.n_tags), dtype=bool) if limit is None else limit
-    free[blocked_within_preset(views) | (units.preset & (units.label == 0))] = _one_tag(layout, layout.outside)
-    kept = preset_tags(units, labels, limit)
+    unrestricted = np.ones((len(units.iob), layout.n_tags), dtype=bool) if possible is None else possible.copy()
+    is_blocked = blocked_within_preset(views) | (units.preset & (units.label == 0))
+    unrestricted[is_blocked] = np.arange(layout.n_tags) == layout.outside
+    existing = preset_tags(units, labels, possible)
     return np.stack(
         [
-            _nested_tags(units, free, kept if level == 0 else None, tags, layout)
-            for level, tags in enumerate(best_tags(np.stack([free] * depth)))
+            _nested_tags(units, unrestricted, existing if level == 0 else None, tags, layout)
+            for level, tags in enumerate(best_tags(np.stack([unrestricted] * depth)))
         ]
     )
 
 
-def _nested_tags(units: Units, free: Mask, kept: Mask | None, best: IntArray, layout: TagLayout) -> Mask:
+def _nested_tags(units: Units, unrestricted: Mask, existing: Mask | None, best: IntArray, layout: TagLayout) -> Mask:
     """Return the mask for one depth of a model for nested entities. See `allowed_nested_tags`.
 
-    free (Mask): The tags that are allowed without existing entities. *Shape:* (units, tags)
-    kept (Mask | None): At depth 0, the mask that keeps existing entities. *Shape:* (units, tags)
-    best (IntArray): The best tag sequence at this depth without existing entities. *Shape:* (units,)
+    unrestricted (Mask): The tags that are allowed if existing entities are ignored. *Shape:* (units, tags)
+    existing (Mask | None): At depth 0, the mask that keeps existing entities. *Shape:* (units, tags)
+    best (IntArray): The best tag sequence at this depth if existing entities are ignored. *Shape:* (units,)
     RETURNS (Mask): *Shape:* (units, tags)
     """
-    mask = free.copy() if kept is None else kept.copy()
-    has_none_around = units.preset.copy()
-    for start, end, ends_together in _entities_with_one_around(units, best, layout):
-        # An existing entity may break the rules for predicted entities. Then no predicted entity may share its tags.
-        if kept is not None and not (free & kept)[start:end].any(axis=1).all():
+    mask = unrestricted.copy() if existing is None else existing.copy()
+    is_unenclosed = units.preset.copy()
+    for start, end, shares_end in _enclosed_entities(units, best, layout):
+        # An existing entity may break the rules for predicted entities. Then no entity encloses it at depth 0, because
+        # its tags and those of the enclosing entity could not be distinguished.
+        if existing is not None and not (unrestricted & existing)[start:end].any(axis=1).all():
             continue
-        has_none_around[start:end] = False
+        is_unenclosed[start:end] = False
         allowed = np.zeros((end - start, layout.n_tags), dtype=bool)
         allowed[:, layout.inside] = True
-        # An entity with the same boundaries and another label must not replace the existing one. Therefore, entities
-        # around it may share its start or its end, but not both.
-        if not ends_together or end - start == 1:
+        # An entity with the same boundaries and another label must not replace the existing one. Therefore, enclosing
+        # entities may share its start or its end, but not both.
+        if not shares_end or end - start == 1:
             allowed[0, layout.begin] = True
-        if ends_together or end - start == 1:
+        if shares_end or end - start == 1:
             allowed[-1, layout.end] = True
-        allowed &= free[start:end]
-        if kept is None:
+        allowed &= unrestricted[start:end]
+        if existing is None:
             allowed[:, layout.outside] = True
         else:
-            allowed |= kept[start:end]
+            allowed |= existing[start:end]
         mask[start:end] = allowed
-    # No entity may cross the boundaries of an existing entity that has no entity around it.
-    follows = np.append(False, has_none_around[:-1])
-    mask[(units.iob != INSIDE) & (has_none_around | follows), layout.continuers] = False
+    follows = np.append(False, is_unenclosed[:-1])
+    mask[(units.iob != INSIDE) & (is_unenclosed | follows), layout.continuers] = False
     return mask
 
 
-def _entities_with_one_around(units: Units, best: IntArray, layout: TagLayout) -> Iterator[tuple[int, int, bool]]:
-    """Yield the start and end of existing entities that are inside a larger entity in a tag sequence. Also yield
-    whether both entities end at the same position, but start at different ones.
+def _enclosed_entities(units: Units, best: IntArray, layout: TagLayout) -> Iterator[tuple[int, int, bool]]:
+    """Yield the existing entities that a larger entity in a tag sequence encloses: their start and end, and whether
+    both entities have the same end, but different starts.
 
-    Entities that cross the boundaries of another existing entity are ignored.
+    Larger entities that cross the boundaries of another existing entity are ignored.
     """
     starts, ends, _ = layout.decode(best)
-    is_cut = np.append(units.preset & (units.iob == INSIDE), False)
-    is_valid = ~(is_cut[starts] | is_cut[ends])
+    is_inside = np.append(units.preset & (units.iob == INSIDE), False)
+    is_valid = ~(is_inside[starts] | is_inside[ends])
     starts, ends = starts[is_valid], ends[is_valid]
     for start, end, _ in units.entities():
         index = int(np.searchsorted(starts, start, side="right")) - 1
@@ -118,22 +123,17 @@ def _entities_with_one_around(units: Units, best: IntArray, layout: TagLayout) -
             yield start, end, bool(ends[index] == end)
 
 
-def _limits(views: Sequence[DocView], labels: LabelIndex) -> tuple[Units | None, Mask | None]:
+def _possible_tags_in_context(views: Sequence[DocView], labels: LabelIndex) -> tuple[Units | None, Mask | None]:
     """Return the attributes of all units (tokens or characters), and a mask of the tags that the rules about Latin
     words, white space, ornaments and sentences allow.
 
     Each is None if there is no restriction. The mask has the shape (units, tags).
     """
     units = join_units(views)
-    limits: list[Mask | None] = [tags_of_whole_words(views, labels)]
+    rules: list[Mask | None] = [tags_of_whole_words(views, labels)]
     if units is not None:
-        limits += [possible_tags(units, labels), tags_within_sentences(units, labels)]
-    return units, intersect(limits)
-
-
-def _one_tag(layout: TagLayout, tag: int) -> BoolArray:
-    mask: BoolArray = np.arange(layout.n_tags) == tag
-    return mask
+        rules += [possible_tags(units, labels), tags_within_sentences(units, labels)]
+    return units, intersect(rules)
 
 
 def intersect(masks: Sequence[Mask | None]) -> Mask | None:
