@@ -19,6 +19,9 @@ OLD_OPTIONS = {
     ("convert", "--format"): "--from",
     ("explain", "--evidence"): "--attribution",
     ("explain", "--no-evidence"): "--no-attribution",
+    ("silver", "--outside"): "--outside-threshold",
+    ("silver", "--sure"): "--entity-threshold",
+    ("suggest", "--known"): "--annotated",
     ("suggest", "--n"): "--limit",
     ("trim", "--name"): "--component",
 }

@@ -82,7 +82,7 @@ def learn(work: Path, corpus: str, args: argparse.Namespace) -> None:
     grid("tener")
     silver, silver_of_teacher = work / f"silver-{corpus}", work / f"silver-{corpus}-teacher"
     models = ",".join(str(runs / corpus / "tener" / seed / "model-best") for seed in "123")
-    sure = ("--sure", 0.9, "--outside", 0.9)
+    sure = ("--entity-threshold", 0.9, "--outside-threshold", 0.9)
     _report.tener("silver", models, raw, "-o", silver, *sure)
     grid(SELF, f"paths.silver={silver}")
     named = [f"paths.transformer={args.transformer}"] if teacher == "transformer-crf" else []

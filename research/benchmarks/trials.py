@@ -65,7 +65,7 @@ def main() -> None:
     for name, raw in SILVER.items():
         output = args.work / name
         models = ",".join(str(runs / CORPUS / BASE / str(seed) / "model-best") for seed in SEEDS)
-        sure = ("--sure", 0.9, "--outside", 0.9)
+        sure = ("--entity-threshold", 0.9, "--outside-threshold", 0.9)
         _report.tener("silver", models, getattr(args, raw), "--output", output, "--limit", RAW, *sure)
         grid(args, as_overlay(configs, "silver", name), f"{BASE}+{name}", f"paths.silver={output}", steps=STEPS)
     for name in OVERLAYS:

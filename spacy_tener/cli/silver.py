@@ -42,13 +42,13 @@ def silver_cli(
     teachers: Annotated[str, typer.Argument(help="Pipelines that predict entities, separated by commas")],
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a directory for .spacy files")],
-    sure: Annotated[
-        float, options.fraction("--sure", "Minimum probability of entities to keep", above=0.5, with_1=True)
+    entity_threshold: Annotated[
+        float, options.fraction("--entity-threshold", "Minimum probability of entities to keep", above=0.5, with_1=True)
     ] = DEFAULT_THRESHOLD,
-    outside: Annotated[
+    outside_threshold: Annotated[
         float,
         options.fraction(
-            "--outside", "Minimum probability of tokens outside of entities to keep", above=0.5, with_1=True
+            "--outside-threshold", "Minimum probability of tokens outside of entities to keep", above=0.5, with_1=True
         ),
     ] = DEFAULT_THRESHOLD,
     limit: Annotated[int | None, options.limit("to annotate; default: all")] = None,
@@ -58,8 +58,9 @@ def silver_cli(
 ) -> None:
     """Annotate raw texts with trained pipelines, to use them as training data (silver-standard data).
 
-    Keeps entities with a probability of at least --sure. Tokens outside entities are annotated as such if their
-    probability is at least --outside. All other tokens get missing annotation, which `tener_ner` supports in training.
+    Keeps entities with a probability of at least --entity-threshold. Tokens outside entities are annotated as such if
+    their probability is at least --outside-threshold. All other tokens get missing annotation, which `tener_ner`
+    supports in training.
 
     With several pipelines, the probabilities are averaged. Calibrate a `tener_ner` with `spacy tener calibrate` first,
     so that its probabilities are reliable. Components other than `tener_ner` don't provide probabilities: their
@@ -74,7 +75,7 @@ def silver_cli(
     """
     setup_gpu(gpu_id)
     check_folder(output)
-    thresholds = SilverThresholds(sure, outside)
+    thresholds = SilverThresholds(entity_threshold, outside_threshold)
     pipelines = {name: load_pipeline(name) for name in names(teachers)}
     if not pipelines:
         raise CommandLineError("No pipeline given", "Pass at least one, such as teacher/model-best.")
@@ -107,6 +108,10 @@ def silver_cli(
     msg.good(f"{output}: {summary}, {missing:.1f} % of the tokens with missing annotation")
     if total.has_few_entities:
         few = f"Only {pluralize(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} were kept"
-        fix = "Lower --sure." if sure > DEFAULT_THRESHOLD else "Raise --outside, to keep fewer tokens as outside."
+        fix = (
+            "Lower --entity-threshold."
+            if entity_threshold > DEFAULT_THRESHOLD
+            else "Raise --outside-threshold, to keep fewer tokens as outside."
+        )
         why = "A model trained on few entities and many tokens outside has a low recall."
         msg.warn(few, f"{fix} {why} Calibration often lowers probabilities.")

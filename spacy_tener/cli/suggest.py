@@ -51,7 +51,7 @@ def suggest_cli(
     labels: Annotated[
         str, typer.Option(help="Labels, such as PER,ORG (to annotate; default: the labels of the model)")
     ] = "",
-    known: Annotated[
+    annotated: Annotated[
         list[str] | None, typer.Option(help="Files with texts that are already annotated; may be repeated")
     ] = None,
     force: options.Force = False,
@@ -90,11 +90,11 @@ def suggest_cli(
         PipelineNER.of(nlp)  # Report an error early if the pipeline has no `tener_ner`.
     shown = names(labels) or entity_labels(nlp)
     records = require_records(stream_records(find_texts(texts)[0]), texts)
-    known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(known or [])[0])]
+    known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(annotated or [])[0])]
     chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)
     if not chosen:
         raise UserError(
-            "There is no text to select: all are annotated or empty", "Use other texts, or fewer files in --known."
+            "There is no text to select: all are annotated or empty", "Use other texts, or fewer files in --annotated."
         )
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:

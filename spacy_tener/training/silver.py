@@ -221,13 +221,13 @@ class SilverStats:
             setattr(self, name, getattr(self, name) + value)
 
 
-def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
+def keep_probable(predicted: TextProbabilities, thresholds: SilverThresholds) -> Doc:
     """Annotate a Doc with the entities and O tokens whose probabilities are above the thresholds.
 
     All other tokens get missing annotation.
 
     predicted (TextProbabilities): The Doc and the probabilities. The Doc is modified in place.
-    sure (SilverThresholds): The thresholds.
+    thresholds (SilverThresholds): The thresholds.
     RETURNS (Doc): The Doc.
     """
     doc = predicted.doc
@@ -236,7 +236,7 @@ def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
     # Add entities by descending probability. Overlapping entities with a lower probability are skipped.
     kb_ids = {offsets_of(ent): ent.kb_id_ for ent in doc.ents}
     for entity, probability in sorted(predicted.entities.items(), key=itemgetter(1), reverse=True):
-        span = doc.char_span(*entity, kb_id=kb_ids.get(entity, "")) if probability >= sure.entity else None
+        span = doc.char_span(*entity, kb_id=kb_ids.get(entity, "")) if probability >= thresholds.entity else None
         # `char_span` returns None if an entity from another teacher is not aligned with the first teacher's tokens.
         if span is not None and not is_in_entity[span.start : span.end].any():
             entities.append(span)
@@ -245,7 +245,7 @@ def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
     # A token is outside entities if all its characters are outside. The minimum over the characters is an upper bound
     # for this probability.
     outside = np.minimum.reduceat(predicted.outside, starts) if len(doc) else np.empty(0)
-    is_annotated = is_in_entity | (outside >= sure.outside)
+    is_annotated = is_in_entity | (outside >= thresholds.outside)
     missing: list[Span] = [doc[index : index + 1] for index in np.flatnonzero(~is_annotated).tolist()]
     doc.set_ents(entities, missing=missing, default="outside")
     # Remove the teacher's span groups, since they may contain entities below the threshold.
@@ -254,14 +254,14 @@ def keep_probable(predicted: TextProbabilities, sure: SilverThresholds) -> Doc:
 
 
 def silver(
-    teachers: Sequence[Language], records: Iterable[Record], sure: SilverThresholds
+    teachers: Sequence[Language], records: Iterable[Record], thresholds: SilverThresholds
 ) -> tuple[list[Doc], SilverStats]:
     """Annotate records, and return the Docs and their statistics. A record's `id` is stored in `doc.user_data`."""
     docs, stats = list[Doc](), SilverStats()
     for batch in minibatch(records, BATCH):
         texts = [record[TEXT_COLUMN] for record in batch]
         for record, predicted in zip(batch, average_probabilities(teachers, texts), strict=True):
-            doc = keep_probable(predicted, sure)
+            doc = keep_probable(predicted, thresholds)
             record_id = record.get(ID_COLUMN)
             if record_id is not None:
                 doc.user_data[ID_COLUMN] = packable(record_id)
@@ -296,7 +296,7 @@ def write_silver(
     teachers: Sequence[Language],
     records: Iterable[Record],
     output: Path,
-    sure: SilverThresholds,
+    thresholds: SilverThresholds,
     *,
     settings: Mapping[str, object],
     part_size: int,
@@ -312,7 +312,7 @@ def write_silver(
     part_size (int): Maximum number of texts in a file.
     RETURNS (SilverStats): Statistics for all files.
     """
-    made_of = {**settings, **asdict(sure), "part_size": part_size}
+    made_of = {**settings, **asdict(thresholds), "part_size": part_size}
     manifest = Manifest.resume(output, made_of, fix=_RESUME_REMEDY)
     total = SilverStats()
     try:
@@ -320,7 +320,7 @@ def write_silver(
         for number, part in enumerate(minibatch(texts, part_size)):
             name = f"part-{number:05}.spacy"
             if name not in manifest.parts:
-                docs, stats = silver(teachers, part, sure)
+                docs, stats = silver(teachers, part, thresholds)
                 write_bytes(output / name, DocBin(docs=docs, store_user_data=True).to_bytes())
                 manifest.finish(name, asdict(stats))
             total.add(SilverStats(**manifest.parts[name]))

@@ -28,7 +28,7 @@ ANNOTATE = "annotate model {} -o out -f jsonl --processes 1"
 EFFECTIVE = [
     ("convert gb18030.txt -o out", "--encoding gb18030"),
     ("convert three.txt -o out", "--token-column 2"),
-    ("suggest model text.txt -o out --format doccano -n 4", "--known known.txt"),
+    ("suggest model text.txt -o out --format doccano -n 4", "--annotated known.txt"),
     ("silver model text.txt -o out", "--limit 2"),
     (f"{VECTORS} --max-words 99", "--words words.txt"),
     (f"{VECTORS} --words words.txt", "--max-words 9"),

@@ -204,10 +204,12 @@ def test_few_confident_entities_cause_warning(run_silver, trained_path):
     nlp = spacy.load(trained_path)
     nlp.get_pipe("tener_ner").cfg["temperature"] = 4.0
     nlp.to_disk(trained_path.parent / "calibrated")
-    code, output = run_silver(trained_path.parent / "calibrated", "--sure", "0.95", "--outside", "0.95")
+    code, output = run_silver(
+        trained_path.parent / "calibrated", "--entity-threshold", "0.95", "--outside-threshold", "0.95"
+    )
     assert code == 0
     assert "Only 0 entities of about" in output
-    assert "Lower --sure." in output
+    assert "Lower --entity-threshold." in output
 
 
 def test_stats_count_annotated_and_expected_entities(trained_path):
@@ -301,7 +303,7 @@ def test_resuming_with_changed_inputs_raises_error(run_silver, save_rules, tmp_p
         assert status == 1
         return output
 
-    assert "entity: was 0.51, is 0.7" in failed_output("--sure", "0.7")
+    assert "entity: was 0.51, is 0.7" in failed_output("--entity-threshold", "0.7")
     assert json.loads((tmp_path / "silver" / "_manifest.json").read_text())["made_of"]["entity"] == 0.51
     code.write_text("a = 2\n")
     assert f"code: {code} changed" in failed_output()
