@@ -63,7 +63,7 @@ FORBIDDEN_LIBRARIES = {
 }
 # Libraries that implementations in torch and NumPy, such as `grn_torch.py` and `grn_numpy.py`, must not import.
 LIBRARIES_OF_SUFFIX = {"_torch": {"spacy", "thinc"}, "_numpy": LIBRARIES}
-# Exceptions, which need Docs or Thinc: the back end, and the embedder that uses the library transformers.
+# Exceptions, which need Docs or Thinc: the backend, and the embedder that uses the library transformers.
 THINC_AND_TORCH = {"spacy_tener.nn.backend_torch", "spacy_tener.embedders.transformer_embed_torch"}
 
 MODULES = {

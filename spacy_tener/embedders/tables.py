@@ -157,7 +157,7 @@ class TableEmbedder(Layer):
         """Return the embedding rows of the keys. During training, rows are added for new keys.
 
         keys (Mapping[str, Keys]): The keys for each table. *Shape:* (keys,) each
-        backend (Backend): The back end. It specifies whether the model is being trained.
+        backend (Backend): The backend. It specifies whether the model is being trained.
         appended (Mapping[str, IntArray] | None): Additional rows to append to the result, for each table.
             *Shape:* (appended,) each
         RETURNS (list[Indices]): The rows for each table. *Shape:* (keys + appended,) each

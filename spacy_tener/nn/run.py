@@ -57,7 +57,7 @@ def _unusable_gpu(gpu_id: int, reason: str) -> UserError:
 
 
 def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[TorchShim] | None = None) -> Backend:
-    """Return the back end for prediction: NumPy if all modules support it, otherwise torch.
+    """Return the backend for prediction: NumPy if all modules support it, otherwise torch.
 
     model (Model): The model.
     batch (Batch): The model's input.
