@@ -85,7 +85,7 @@ class InputFile:
 
 
 def suffix_of(path: str | Path) -> str:
-    """Return the file name suffix, but not a compression suffix such as `.gz`.
+    """Return the file name suffix, ignoring a compression suffix such as `.gz`.
 
     For example, return `.jsonl` for `x.jsonl.gz`.
     """

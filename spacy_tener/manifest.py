@@ -197,7 +197,8 @@ def _is_input(value: Any) -> bool:
 
 
 def _inputs(value: Any) -> list[Mapping[str, Any]]:
-    """Return all input files in a value. The value can be an input file, a list of input files, or a setting."""
+    """Return the input files in an argument value: one file, the files in a list, or none if the value is an ordinary
+    setting."""
     return [entry for entry in (value if isinstance(value, list) else [value]) if _is_input(entry)]
 
 

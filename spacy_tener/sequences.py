@@ -141,17 +141,17 @@ class Packing:
 
     @cached_property
     def first(self) -> IntArray:
-        """Return the flat row of each non-empty sequence's first token."""
+        """Return the index of each non-empty sequence's first token in the concatenated batch."""
         return self.offsets[self.filled]
 
     @cached_property
     def last(self) -> IntArray:
-        """Return the flat row of each non-empty sequence's last token."""
+        """Return the index of each non-empty sequence's last token in the concatenated batch."""
         return self.first + self.lengths[self.filled] - 1
 
     @cached_property
     def later(self) -> IntArray:
-        """Return the flat rows of all tokens that have a predecessor in their sequence."""
+        """Return the indices of all tokens that have a predecessor in their sequence, in the concatenated batch."""
         joined = np.ones(self.sequence.size, dtype=bool)
         joined[self.first] = False
         return np.flatnonzero(joined)

@@ -77,7 +77,7 @@ class TagLayout:
         return slice(self.end.start, self.inside.stop)
 
     def within(self, larger: TagLayout) -> IntArray:
-        """Return the tag ids in a layout with additional entity types, which follow the existing types.
+        """Map this layout's tag ids to the ids in a larger layout, which has additional entity types at the end.
 
         Used, for example, to copy the transition scores when labels are added to a trained model.
 

@@ -66,7 +66,8 @@ def annotate_locally(job: AnnotationJob, on_part: OnPart) -> PartStats:
 
 
 def _unwritten(job: AnnotationJob, parts: Iterable[Part], manifest: Manifest, count: OnPart) -> Iterator[Part]:
-    """Yield the input parts that are not annotated yet. Parts from an earlier run are only passed to `count`."""
+    """Yield the input parts that are not annotated yet. Parts from an earlier run are skipped, but passed to
+    `count`."""
     for part in parts:
         stats = manifest.parts.get(part_name(job, part.number))
         if stats:

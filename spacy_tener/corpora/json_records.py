@@ -193,8 +193,8 @@ def parse_flat(record: JsonRecord, note: Note) -> list[AnnotatedText]:
         note(Event.SUGGESTED, f"'{text[:40]}'")
     if len(found) > 1:
         note(Event.LISTS, ", ".join(found))
-    # If no list contains a valid entity, parse the longest list with a usual key, so that its first item raises an
-    # error.
+    # If no list contains a valid entity, parse the longest list under one of the known keys, such as "entities". Its
+    # first item then raises a specific error.
     items = chain.from_iterable(found.values() or sorted(expected, key=len)[-1:])
     by_answer: dict[str, list[EntitySpan]] = {decision: [] for decision in DECISIONS}
     for item in items:

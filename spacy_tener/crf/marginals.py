@@ -165,7 +165,7 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
 
     Given a CRF, the tags form a Markov chain. The search starts with P(B) at each token. At each following token, the
     probability is multiplied by the conditional probability of I or E given the previous tag. A candidate is discarded
-    when P(B I .. I) falls below the minimum, since no longer entity can be more probable:
+    when P(B I .. I) falls below the minimum, because extending an entity cannot raise its probability:
 
         token       北     京     市
         B           0.9                      P(B)

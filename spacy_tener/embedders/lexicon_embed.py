@@ -127,8 +127,8 @@ class LexiconEmbedder(TableEmbedder):
         appended = {WORD: similar.words, TAG: similar.tags}
         rows = backend.call(self, *self.find_rows(keys, backend, appended=appended))
         if in_list.size:
-            # `rows` contains the lexicon words, followed by the words from lists. `order` restores the order of
-            # `found.match`.
+            # `rows` has the rows of the lexicon words first, then those of the words in the user's word lists. `order`
+            # restores the order of `found.match`.
             order = np.empty(found.layers.size, dtype=np.int64)
             order[in_lexicon], order[in_list] = np.arange(len(in_lexicon)), len(in_lexicon) + similar.word_indices
             rows = backend.replace_by_means(rows, len(in_lexicon), similar.sizes, order)

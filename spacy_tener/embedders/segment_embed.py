@@ -67,7 +67,10 @@ class SegmentVocabulary(Vocabulary):
         self.lists = WordLists()
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
-        """Return a key for each token's position in the word and the word's part of speech. *Shape:* (tokens,)"""
+        """Return an embedding key for each token. *Shape:* (tokens,)
+
+        The key combines the token's position in the word and the word's part of speech.
+        """
         text = tokens.joined
         segmentation = segment(text)
         lists = self.lists.active(tokens.sources)

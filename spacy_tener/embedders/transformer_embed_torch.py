@@ -280,7 +280,8 @@ def mean_of_states(states: Sequence[Tensor], layers: int | Sequence[int]) -> Ten
 
 
 def to_transformers(weights: BertWeights) -> tuple[Any, Any]:
-    """Convert multilingual E5 to the library transformers, and return the float32 `BertModel` and its tokenizer."""
+    """Convert multilingual E5 to the format of Hugging Face transformers. Return a float32 `BertModel` and its
+    tokenizer."""
     from tokenizers import Tokenizer
 
     library: Any = import_module("transformers")

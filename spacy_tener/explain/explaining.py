@@ -140,7 +140,7 @@ class _Explainer:
         self.lexicon = next((found for found in vocabularies if isinstance(found, LexiconVocabulary)), None)
 
     def notes(self) -> list[str]:
-        """Return notes for the HTML page, such as how the model encodes the mask."""
+        """Return notes for the HTML page, for example how the model encodes the mask that replaces characters."""
         notes = [] if self.mask is None else list(self.mask.notes)
         return notes if self.lexicon is not None else [*notes, "No words: this pipeline has no lexicon."]
 

@@ -255,7 +255,7 @@ def pair_number(first: Any, second: Any, n_strings: int) -> Any:
 
 
 def pair_of(number: IntArray, n_strings: int) -> tuple[IntArray, IntArray]:
-    """Return the integers of the two strings in each bigram. This is the inverse of `pair_number`."""
+    """Split bigram ids into the ids of their two strings. This is the inverse of `pair_number`."""
     return np.divmod(number, n_strings + 2)
 
 

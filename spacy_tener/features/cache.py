@@ -19,7 +19,7 @@ import numpy as np
 from spacy.attrs import IDX, LENGTH
 from spacy.tokens import Doc
 
-# Maximum number of texts in `_predicted` and in `_evaluated`. It is larger than usual development sets.
+# Maximum number of texts in the caches `_predicted` and `_evaluated`. It is larger than usual development sets.
 _MAX_HASHES = 100_000
 
 Input = TypeVar("Input")

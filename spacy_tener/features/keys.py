@@ -232,10 +232,10 @@ def unigram_key_array(strings: Iterable[str], normalizer: Normalizer) -> Keys:
 
 
 def bigram_key_array(strings: Iterable[str], normalizer: Normalizer) -> Keys:
-    """Return the hash of each bigram, for the strings of pretrained vectors. *Shape:* (strings,)
+    """Return the hash of each bigram in the vocabulary of pretrained vectors. *Shape:* (strings,)
 
-    A bigram is two characters, or one character followed by `END_MARK`. Any other string gets a hash that `pair_keys`
-    does not return for texts.
+    A bigram is two characters, or one character followed by `END_MARK`. Any other string gets a hash that never
+    occurs in a text (see `pair_keys`).
     """
     halves = [_halves(text) for text in strings]
     first, second = (unigram_key_array((pair[index] for pair in halves), normalizer) for index in (0, 1))

@@ -103,7 +103,7 @@ def jieba_lexicon() -> LexiconSource:
     return read_jieba
 
 
-# The file does not change, so all pipelines in a process can share the lexicon.
+# The file never changes. Therefore, all pipelines in a process can share the lexicon.
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
     """Load jieba's dictionary, with parts of speech as tags."""

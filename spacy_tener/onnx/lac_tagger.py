@@ -179,8 +179,8 @@ def _is_certain(emissions: FloatArray, transitions: FloatArray, tags: IntArray) 
     RETURNS (BoolArray): *Shape:* (tokens,)
     """
     # `gain[a, b]` is the right side of the inequality. *Shape:* (tags, tags)
-    # At the start and end of a text, one of the two terms on this side is missing, which is the same as 0. So both
-    # terms are at least 0.
+    # It is the sum of two terms, one for the transition from the previous tag and one for the transition to the next
+    # tag. The first and the last token lack one transition, so its term is 0 there. `initial=0.0` covers this case.
     gain = (transitions[:, None, :] - transitions[:, :, None]).max(axis=0, initial=0.0)
     gain += (transitions[None, :, :] - transitions[:, None, :]).max(axis=2, initial=0.0)
     highest = emissions.max(axis=1, keepdims=True)

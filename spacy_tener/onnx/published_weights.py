@@ -100,7 +100,7 @@ class Blocks:
         """
         if weights.shape[1] % BLOCK:
             return None
-        # Most matrices can't be quantized without changes. The first 100 rows are enough to detect them quickly.
+        # Most matrices can't be quantized losslessly. Checking the first 100 rows rejects them quickly.
         for part in (weights[:100], weights):
             blocks = cls.of(part)
             if not np.array_equal(blocks.rows(), part):

@@ -176,7 +176,7 @@ class EntityLists(WordListEditor, BatchPipe):
         self._change(name, entries, keep_entry=lambda entry: not entry.tag, saved=saved)
 
     def rename(self, labels: Mapping[str, str]) -> None:
-        """Rename labels in all lists.
+        """Rename labels in all entity lists of the component.
 
         labels (Mapping[str, str]): The new label for each old label. Labels that do not occur in the lists are ignored.
         """

@@ -352,7 +352,7 @@ class CharacterView(_View):
         return word_continuations(self._codes)
 
     def to_characters(self, tokens: Units) -> Units:
-        """Convert token attributes to attributes of their characters."""
+        """Expand token attributes to characters. Each character gets the attributes of its token."""
         position = np.arange(len(self))
         token = np.searchsorted(self._starts, position, side="right") - 1
         first = np.zeros(len(self), dtype=bool)

@@ -207,7 +207,7 @@ class WindowBatcher:
     def emissions(self, model: TaggerModel, docs: Sequence[SplitDoc]) -> Rows:
         """Run the model, and return the emissions for all tokens or characters in the Docs.
 
-        If windows overlap, only the emissions in their kept ranges are returned. *Shape:* (units, tags)
+        If windows overlap, a token's emissions are taken from one window only. *Shape:* (units, tags)
         """
         parts: list[Rows] = []
         for batch in self.batches(docs):

@@ -47,7 +47,7 @@ class LoggingRoute(ServiceRoute):
 
 
 class SetupRequest(BaseModel):
-    """The request that Label Studio sends to connect a project to the backend. Only the field `schema` is used.
+    """The request that Label Studio sends to connect a project to the backend. Only its field `schema` is read.
 
     label_config (Text): The labelling interface.
     """

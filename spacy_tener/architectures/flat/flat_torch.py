@@ -173,9 +173,9 @@ def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
 
 
 def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
-    """Yield the padded queries, keys, values and relative positions for each bucket.
+    """Yield the padded attention inputs of each bucket.
 
-    A bucket contains query groups of similar size.
+    A query group is a sequence's queries. A bucket contains groups with a similar length, to limit padding.
 
     YIELDS (SpanHeads): The padded tensors, *Shape:* (groups, heads, padded length, head width), and the unchanged bias.
     """
