@@ -90,8 +90,8 @@ class Relation(nn.Module):
     """The relation layer of the gated relation network (Chen et al., 2019, eq. 4, 6 and 8).
 
     The output for a token is tanh of the gated mean over the features of all tokens in the sequence. There is a gate
-    for each pair of tokens and each channel. The attributes `left` and `right` are the two halves of the weight matrix W,
-    which are multiplied with the first and the second token in a pair.
+    for each pair of tokens and each channel. The attributes `left` and `right` are the two halves of the weight matrix
+    W, which are multiplied with the first and the second token in a pair.
 
     width (int): Input and output width d.
     """
