@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..crf.crf_numpy import PathScorer
+from ..crf.crf_numpy import CRFPredictor
 from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, outside_marginals, probable_spans, span_marginals
@@ -57,7 +57,7 @@ class BatchDecoding:
     Each result is computed on first access, for all texts in the batch. In all results, `EntitySpans.sequence` is the
     text index. A unit is a token or a character.
 
-    crf (PathScorer): The CRF.
+    crf (CRFPredictor): The CRF.
     emissions (AnyFloats): Emission scores for all texts, concatenated. *Shape:* (depth, units, tags)
     lengths (list[int]): Number of units in each text.
     allowed (Mask | None): Mask that marks the allowed tags for each unit. None allows all tags. *Shape:* (depth, units,
@@ -71,7 +71,7 @@ class BatchDecoding:
     _candidates (dict[float, list[ScoredSpans]]): Cache for `candidates`. The key is the minimum probability.
     """
 
-    crf: PathScorer
+    crf: CRFPredictor
     emissions: AnyFloats
     lengths: list[int]
     allowed: Mask | None
@@ -364,7 +364,7 @@ def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
     start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
     emissions = np.empty((depth, 0, 4 * n_labels + 1), dtype=np.float32)
-    return BatchDecoding(PathScorer((start, end, outside, inside)), emissions, [0] * n_texts, None)
+    return BatchDecoding(CRFPredictor((start, end, outside, inside)), emissions, [0] * n_texts, None)
 
 
 def select_spans(spans: EntitySpans, rows: slice | IntArray | Mask) -> EntitySpans:

@@ -11,7 +11,7 @@ from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
 from spacy.tokens import Doc
 
 from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
-from ..crf.crf_numpy import PathScorer
+from ..crf.crf_numpy import CRFPredictor
 from ..types import AnyFloats, IntArray
 from .batch_decoding import BatchDecoding, decode_nothing
 from .entities import UnitEntity
@@ -50,14 +50,14 @@ def decode_batches(
         lengths = [len(view) for view in texts]
         # A GPU still computes the emissions at this point. The masks are prepared on the CPU in the meantime.
         allowed = allowed_tags(texts, labels) if depth == 1 else None
-        crf_scorer, rows = on_host(model, scores)
+        crf_predictor, rows = on_host(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
         existing = frozenset[tuple[int, int, int, int]]()
         if depth > 1:
-            decode = partial(decode_depths, crf_scorer, emissions, lengths)
+            decode = partial(decode_depths, crf_predictor, emissions, lengths)
             allowed = allowed_nested_tags(texts, labels, depth, decode)
             existing = existing_spans(texts, labels)
-        yield texts, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, existing)
+        yield texts, BatchDecoding(crf_predictor, emissions, lengths, allowed, temperature, existing)
 
 
 def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tuple[int, int, int, int]]:
@@ -72,7 +72,7 @@ def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tu
     )
 
 
-def decode_depths(crf: PathScorer, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
+def decode_depths(crf: CRFPredictor, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
     """Return the best tag sequence at each depth under a mask. *Shape:* (depth, units)"""
     depth, _, n_tags = emissions.shape
     tags = crf.decode(emissions.reshape(-1, n_tags), lengths * depth, allowed.reshape(-1, n_tags))
