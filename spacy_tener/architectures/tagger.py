@@ -136,7 +136,7 @@ def set_labels(model: TaggerModel, n_labels: int) -> None:
     resize_output(model, depth_of(model) * TagLayout(n_labels).n_tags)
 
 
-def crf(model: Model[Any, Any]) -> CRF:
+def torch_crf(model: Model[Any, Any]) -> CRF:
     """Return a tagger's CRF as a torch module, for training."""
     head: CRFHead = torch_shim(_output_layer(model)).module
     return head.crf
@@ -147,7 +147,7 @@ def crf_predictor(model: Model[Any, Any]) -> CRFPredictor:
     return cast(CRFHeadPredictor, torch_shim(_output_layer(model)).predictor()).crf
 
 
-def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[CRFPredictor, AnyFloats]:
+def copy_for_decoding(model: Model[Any, Any], emissions: Rows) -> tuple[CRFPredictor, AnyFloats]:
     """Copy a tagger's CRF and emission scores to the CPU, to decode with NumPy.
 
     The weights are copied, so that they don't change if training continues. If the model runs on a GPU, weights and
@@ -158,7 +158,7 @@ def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[CRFPredictor, AnyF
     """
     if isinstance(emissions, np.ndarray):
         return crf_predictor(model), emissions
-    rows, weights = crf(model).on_host(emissions)
+    rows, weights = torch_crf(model).copy_to_cpu(emissions)
     arrays = (weight.detach().numpy().copy() for weight in weights)
     return CRFPredictor(cast(CRFArrays, tuple(arrays))), rows.detach().numpy()
 

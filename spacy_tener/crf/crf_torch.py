@@ -128,7 +128,7 @@ class CRF(nn.Module):
     def weights(self) -> CRFWeights:
         return self.start, self.end, self.outside, self.inside
 
-    def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
+    def copy_to_cpu(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
         """Copy emissions and CRF parameters to the CPU. The copies are differentiable."""
         emissions, start, end, outside, inside = (part.cpu() for part in (emissions, *self.weights))
         return emissions, (start, end, outside, inside)
@@ -160,7 +160,7 @@ class CRF(nn.Module):
         allowed (Tensor | None): Mask of the allowed tags for each token. None allows all tags. *Shape:* (tokens, tags)
         RETURNS (Tensor): log Z for each sequence. -inf if no tag sequence is allowed. *Shape:* (sequences,)
         """
-        emissions, weights = self.on_host(emissions)
+        emissions, weights = self.copy_to_cpu(emissions)
         sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
         return sums.to(upcast(emissions).dtype)
 
@@ -194,7 +194,7 @@ class CRF(nn.Module):
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
-        emissions, weights = self.on_host(emissions)
+        emissions, weights = self.copy_to_cpu(emissions)
         packing = self._packing(emissions, lengths)
         if tags is not None:
             return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
@@ -285,7 +285,7 @@ def cross_entropy(
     RETURNS (Tensor): *Shape:* ()
     """
     layout = student.layout
-    emissions, weights = student.on_host(emissions)
+    emissions, weights = student.copy_to_cpu(emissions)
 
     def weighted_sum(values: Tensor) -> Tensor:
         values = values.double()

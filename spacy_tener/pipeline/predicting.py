@@ -10,7 +10,7 @@ import numpy as np
 from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
 from spacy.tokens import Doc
 
-from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
+from ..architectures.tagger import TaggerModel, copy_for_decoding, depth_of, split_depths
 from ..crf.crf_numpy import CRFPredictor
 from ..types import AnyFloats, IntArray
 from .batch_decoding import BatchDecoding, decode_nothing
@@ -50,7 +50,7 @@ def decode_batches(
         lengths = [len(view) for view in texts]
         # A GPU still computes the emissions at this point. The masks are prepared on the CPU in the meantime.
         allowed = allowed_tags(texts, labels) if depth == 1 else None
-        crf_predictor, rows = on_host(model, scores)
+        crf_predictor, rows = copy_for_decoding(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
         existing = frozenset[tuple[int, int, int, int]]()
         if depth > 1:

@@ -28,7 +28,7 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
-from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
+from ..architectures.tagger import TaggerModel, depth_of, set_labels, torch_crf
 from ..embedders.tables import check_loaded, observe
 from ..errors import UserError, check_choice, wrap_load_errors
 from ..features.tokens import TokenBatch
@@ -280,10 +280,13 @@ class TenerNER(TrainablePipe):
         )
         self._token_lengths = TokenLengths()
         self.model.initialize(X=sample or None)
-        crf(self.model)
+        # If the weights of the output layer could not be initialized, raise an error now instead of in training.
+        torch_crf(self.model)
         observe(self.model, self._token_batches(get_examples()))
         for layer in self.model.walk():
             if isinstance(layer, Layer):
+                # Remove subwords from a pretrained encoder's vocabulary that the training texts do not need, which
+                # makes the model smaller.
                 layer.select_subwords(lambda: filter(None, (example.predicted.text for example in get_examples())))
         if nlp is not None:
             add_requirements(nlp)

@@ -14,7 +14,7 @@ import torch
 from spacy.errors import Errors
 from torch import Tensor
 
-from ...architectures.tagger import TaggerModel, crf, depth_of, split_depths
+from ...architectures.tagger import TaggerModel, depth_of, split_depths, torch_crf
 from ...crf.crf_torch import CRF, cross_entropy
 from ...features.tokens import TokenBatch
 from ...nn.backend_torch import TorchBackend
@@ -237,7 +237,7 @@ def learn(
     if not any(counted):
         _backprop_zeros(model, views)
         return 0.0
-    layer = crf(model)
+    layer = torch_crf(model)
     soft_targets = teacher.soft_targets(views) if teacher else []
 
     def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
@@ -273,7 +273,7 @@ def rehearse(
         depth = depth_of(model)
         earlier = split_depths(torch.as_tensor(predict(teacher, tokens)), depth)
         lengths = tokens.lengths.tolist() * depth
-        return cross_entropy(crf(teacher), earlier, crf(model), split_depths(emissions, depth), lengths)
+        return cross_entropy(torch_crf(teacher), earlier, torch_crf(model), split_depths(emissions, depth), lengths)
 
     counted = [len(view) > 0 for view in views]
     return _accumulate(model, WindowBatcher.of(model, settings, training=True), views, counted, loss_of, name=name)
