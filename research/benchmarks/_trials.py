@@ -68,7 +68,7 @@ class Itself:
     @property
     def crf(self):
         layer = torch_crf(self.pipe.model)
-        return layer.resize(layer.layout.n_labels)
+        return layer.with_labels(layer.layout.n_labels)
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
         scores, _ = self.pipe.model.begin_update([view.slice_doc(0, len(view)) for view in views])

@@ -124,7 +124,7 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
     shim = torch_shim(output)
     if shim.is_built and output.get_dim("nO") != nO:
         head: CRFHead = shim.module
-        shim.set_module(head.grown(n_labels).to(shim.device), {**shim.sizes, "nO": nO})
+        shim.set_module(head.with_labels(n_labels).to(shim.device), {**shim.sizes, "nO": nO})
     for node in (model, output):
         if node.has_dim("nO") is not False:
             node.set_dim("nO", nO, force=True)

@@ -134,23 +134,23 @@ class CRF(nn.Module):
         return emissions, (start, end, outside, inside)
 
     @torch.no_grad()
-    def resize(self, n_labels: int) -> CRF:
-        """Return a CRF with additional labels.
+    def with_labels(self, n_labels: int) -> CRF:
+        """Return a copy with `n_labels` labels. Labels can be added, but not removed.
 
         Existing labels keep their parameters. New parameters are initialized to zero.
         """
         old = self.layout
         if n_labels < old.n_labels:
             raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
-        grown = CRF(n_labels).to(self.start)
-        tags = torch.from_numpy(old.within(grown.layout)).to(self.start.device)
-        openers, closers = tags[old.openers], tags[old.closers] - grown.layout.closers.start
-        continuers = tags[old.continuers] - grown.layout.continuers.start
-        grown.start[openers] = self.start
-        grown.end[closers] = self.end
-        grown.outside[closers[:, None], openers] = self.outside
-        grown.inside[:, continuers] = self.inside
-        return grown
+        extended = CRF(n_labels).to(self.start)
+        tags = torch.from_numpy(old.within(extended.layout)).to(self.start.device)
+        openers, closers = tags[old.openers], tags[old.closers] - extended.layout.closers.start
+        continuers = tags[old.continuers] - extended.layout.continuers.start
+        extended.start[openers] = self.start
+        extended.end[closers] = self.end
+        extended.outside[closers[:, None], openers] = self.outside
+        extended.inside[:, continuers] = self.inside
+        return extended
 
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Compute the log-partition function log Z for each sequence.
@@ -295,16 +295,16 @@ def cross_entropy(
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     teacher_scores = teacher_emissions.detach().to(scores)
     if under_annotation is None:
-        grown = teacher.resize(layout.n_labels).cpu()
+        extended = teacher.with_labels(layout.n_labels).cpu()
     else:
-        grown = _grown_like_outside(teacher, layout.n_labels).cpu()
+        extended = _with_labels_like_outside(teacher, layout.n_labels).cpu()
         scores[:] = teacher_scores[:, [teacher.layout.outside]]
     scores[:, of_teacher] = teacher_scores
-    features = (scores.requires_grad_(), *grown.weights)
+    features = (scores.requires_grad_(), *extended.weights)
     with torch.enable_grad():
         allowed = possible if under_annotation is None else under_annotation
         # The gradient of log Z is the teacher's expected count for each tag and transition.
-        counts = torch.autograd.grad(weighted_sum(grown.log_partition(scores, lengths, allowed)), features)
+        counts = torch.autograd.grad(weighted_sum(extended.log_partition(scores, lengths, allowed)), features)
     expected = [
         (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
     ]
@@ -313,22 +313,22 @@ def cross_entropy(
 
 
 @torch.no_grad()
-def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
+def _with_labels_like_outside(crf: CRF, n_labels: int) -> CRF:
     """Return a CRF with additional labels that are scored like O.
 
     All transitions from and to a new label's tags have the parameters of O.
     """
-    present, grown = crf.layout.n_labels, CRF(n_labels).to(crf.start)
+    present, extended = crf.layout.n_labels, CRF(n_labels).to(crf.start)
     # Indices into the parameters of `crf` for each tag in the new CRF. Openers (B, O, S) can begin a sequence, and
     # closers (O, S, E) can end a sequence. Tags of new labels get the index of O.
     types, new = torch.arange(present), torch.zeros(n_labels - present, dtype=torch.long)
     openers = torch.cat([types, new + present, torch.tensor([present]), present + 1 + types, new + present])
     closers = torch.cat([torch.tensor([0]), 1 + types, new, 1 + present + types, new])
-    grown.start[:], grown.end[:] = crf.start[openers], crf.end[closers]
-    grown.outside[:] = crf.outside[closers][:, openers]
-    grown.inside[:] = crf.outside[0, present]
-    grown.inside[:, torch.cat([types, n_labels + types])] = crf.inside
-    return grown
+    extended.start[:], extended.end[:] = crf.start[openers], crf.end[closers]
+    extended.outside[:] = crf.outside[closers][:, openers]
+    extended.inside[:] = crf.outside[0, present]
+    extended.inside[:, torch.cat([types, n_labels + types])] = crf.inside
+    return extended
 
 
 class CRFHead(nn.Module):
@@ -354,10 +354,10 @@ class CRFHead(nn.Module):
         """Compute the emissions. *Shape:* (tokens, width) to (tokens, depth * tags)"""
         return self.emit(self.dropout(tokens))
 
-    def grown(self, n_labels: int) -> CRFHead:
-        """Return a copy with additional labels. The emissions and parameters of existing labels don't change."""
+    def with_labels(self, n_labels: int) -> CRFHead:
+        """Return a copy with `n_labels` labels. The emissions and parameters of existing labels don't change."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p, depth=self.depth)
-        head.crf = self.crf.resize(n_labels)
+        head.crf = self.crf.with_labels(n_labels)
         # Each nesting depth has its own block of rows in the linear layer's weight.
         first = np.arange(self.depth)[:, None] * head.crf.layout.n_tags
         present = torch.from_numpy((first + self.crf.layout.within(head.crf.layout)).ravel())

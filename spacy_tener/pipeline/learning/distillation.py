@@ -73,8 +73,8 @@ class Teacher:
         import torch
 
         layer = torch_crf(self.model)
-        # Resizing to the same number of labels copies the CRF.
-        scaled = layer.resize(layer.layout.n_labels)
+        # With the same number of labels, this is a copy.
+        scaled = layer.with_labels(layer.layout.n_labels)
         with torch.no_grad():
             for weight in scaled.parameters():
                 weight.div_(self.temperature)
