@@ -161,8 +161,8 @@ class CRF(nn.Module):
         RETURNS (Tensor): log Z for each sequence. -inf if no tag sequence is allowed. *Shape:* (sequences,)
         """
         emissions, weights = self.copy_to_cpu(emissions)
-        sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
-        return sums.to(upcast(emissions).dtype)
+        log_z = _log_partition(emissions, weights, self._packing(emissions, lengths), allowed)
+        return log_z.to(upcast(emissions).dtype)
 
     def loss(
         self,
@@ -197,13 +197,14 @@ class CRF(nn.Module):
         emissions, weights = self.copy_to_cpu(emissions)
         packing = self._packing(emissions, lengths)
         if tags is not None:
-            return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
+            log_z = _log_partition(emissions, weights, packing, possible)
+            return (log_z - path_score(emissions, weights, packing, tags.cpu())).to(upcast(emissions).dtype)
         assert allowed is not None
         # Compute the two log-partition functions in a single call, with a batch that contains each sequence twice.
         possible = torch.ones_like(allowed) if possible is None else possible
         packing_twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
         masks = torch.cat([possible, possible & allowed])
-        log_partitions = _log_likelihood(torch.cat([emissions, emissions]), weights, packing_twice, masks)
+        log_partitions = _log_partition(torch.cat([emissions, emissions]), weights, packing_twice, masks)
         over_possible, over_allowed = log_partitions.chunk(2)
         return (over_possible - over_allowed).to(upcast(emissions).dtype)
 
@@ -238,17 +239,14 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
     return sums.index_add(0, sequence_of_used, parameters.index_select(0, used).double())
 
 
-def _log_likelihood(
-    emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
-) -> Tensor:
-    """Return log Z for each sequence, or the negative log-likelihood of `tags` if given.
+def _log_partition(emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None) -> Tensor:
+    """Compute log Z for each sequence, with autograd.
 
-    allowed (Tensor | None): Mask of the allowed tags for log Z. *Shape:* (tokens, tags)
-    tags (Tensor | None): Gold tag of each token. *Shape:* (tokens,)
-    RETURNS (Tensor): log Z, or log Z minus the score of the gold tags, in float64. *Shape:* (sequences,)
+    allowed (Tensor | None): Mask of the allowed tags. *Shape:* (tokens, tags)
+    RETURNS (Tensor): float64. *Shape:* (sequences,)
     """
-    sums: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
-    return sums if tags is None else sums - path_score(emissions, weights, packing, tags)
+    log_z: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
+    return log_z
 
 
 def cross_entropy(
