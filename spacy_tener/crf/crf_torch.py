@@ -73,17 +73,17 @@ class LogPartition(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, weight: Tensor) -> Gradients:
+    def backward(ctx: Any, grad_log_z: Tensor) -> Gradients:
         forward_backward: ForwardBackward = ctx.forward_backward
         packing = forward_backward.packing
-        # `weight` is the gradient of the loss with respect to log Z for each sequence.
-        weights = weight.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
-        paths, total = forward_backward.unnormalized_log_marginals()
-        paths -= total
-        # Marginal probability of each tag: the weight of all paths through the tag, divided by the weight of all paths.
-        counts = np.exp(paths, out=paths)
-        counts *= weights
-        transition_counts = forward_backward.expected_transitions(total, weights)
+        # Gradient of the loss with respect to log Z, for the sequence of each token.
+        gradients = grad_log_z.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
+        log_scores, normalizer = forward_backward.unnormalized_log_marginals()
+        log_scores -= normalizer
+        # The expected count of a tag at a token is its marginal probability.
+        counts = np.exp(log_scores, out=log_scores)
+        counts *= gradients
+        transition_counts = forward_backward.expected_transitions(normalizer, gradients)
         return *_gradients(forward_backward.transitions, packing, counts, transition_counts, ctx.dtype), None, None
 
 

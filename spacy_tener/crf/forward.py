@@ -230,24 +230,25 @@ class ForwardBackward:
     def unnormalized_log_marginals(self) -> tuple[AnyFloats, AnyFloats]:
         """Return the unnormalized log-probability of each tag at each token, and each token's normalization term.
 
-        The log-probability of a tag is `scores - normalizer`. Both arrays omit the same shifts, which cancel out in the
-        difference.
+        The log-probability of a tag is `log_scores - normalizer`. Both arrays omit the same shifts, which cancel out in
+        the difference.
 
-        RETURNS (tuple[AnyFloats, AnyFloats]): Scores, *Shape:* (tokens, tags), and normalizer, *Shape:* (tokens, 1).
+        RETURNS (tuple[AnyFloats, AnyFloats]): `log_scores`, *Shape:* (tokens, tags), and `normalizer`, *Shape:*
+            (tokens, 1).
         """
         forbidden = self.emissions == -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
-            paths: AnyFloats = self.alpha + self.beta - self.emissions
-            paths[forbidden] = -np.inf
-            return paths, zero_neg_inf(log_sum(paths, axis=-1))
+            log_scores: AnyFloats = self.alpha + self.beta - self.emissions
+            log_scores[forbidden] = -np.inf
+            return log_scores, zero_neg_inf(log_sum(log_scores, axis=-1))
 
     def marginals(self) -> AnyFloats:
         """Return the marginal probability of each tag at each token. *Shape:* (tokens, tags)"""
-        paths, total = self.unnormalized_log_marginals()
-        paths -= total
-        return np.exp(paths, out=paths)
+        log_scores, normalizer = self.unnormalized_log_marginals()
+        log_scores -= normalizer
+        return np.exp(log_scores, out=log_scores)
 
-    def transition_log_marginals(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
+    def transition_log_marginals(self, normalizer: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
         """Return two terms of each transition's log-probability, `source` and `target`.
 
             log P(y_(t-1) = i, y_t = j) = source[t, i] + table[i, j] + target[t, j]
@@ -256,14 +257,14 @@ class ForwardBackward:
         i, sums over all tokens can be computed as matrix products. The terms exist for all tokens that have a previous
         token (`packing.later`).
 
-        total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        normalizer (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
         RETURNS (tuple[AnyFloats, AnyFloats]): `source` and `target`. *Shape:* (later tokens, tags) each
         """
         layout, later = self.transitions.layout, self.packing.later
         step = ForwardStep(layout, self.alpha[None], later.size)
         with np.errstate(invalid="ignore"):
             source = step.shifted(self.alpha[None, later - 1], has_forbidden_tags=True)[0]
-        target = self.beta[later] - total[later]
+        target = self.beta[later] - normalizer[later]
         # `source` omits `extra`, the maximum of B and I for each label. Add it to E and I, the only tags that can
         # follow B and I.
         for block in (layout.end, layout.inside):
@@ -275,16 +276,16 @@ class ForwardBackward:
         return source, target
 
     @one_thread
-    def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
+    def expected_transitions(self, normalizer: AnyFloats, weight: AnyFloats) -> AnyFloats:
         """Return the expected count of each transition, as needed for the gradient of the CRF loss.
 
-        total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        normalizer (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
         weight (AnyFloats): Weight of each token in the sum. A transition has the weight of its second token.
             *Shape:* (tokens, 1)
         RETURNS (AnyFloats): Expected counts `[from, to]`. *Shape:* (tags, tags)
         """
         table = self.transitions.table
-        source, target = self.transition_log_marginals(total)
+        source, target = self.transition_log_marginals(normalizer)
         weight = weight[self.packing.later]
         counts: AnyFloats
         if self.transitions.can_exponentiate:
