@@ -51,16 +51,18 @@ class ForwardStep:
         leading = (len(like), width)
         self.closers = layout.closers
         self.shift = np.empty((*leading, 1), like.dtype)
-        self.extra = np.empty((*leading, n_labels), like.dtype)
-        self.relative, self.reached = (np.empty((*leading, n_tags), like.dtype) for _ in range(2))
-        self.begin, self.inside = self.relative[..., layout.begin], self.relative[..., layout.inside]
-        self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
+        self.label_max = np.empty((*leading, n_labels), like.dtype)
+        self.shifted_scores, self.sums = (np.empty((*leading, n_tags), like.dtype) for _ in range(2))
+        # Views of the buffers. Subtracting from `begin` and `inside` changes `shifted_scores`, and adding to the blocks
+        # in `continued` changes `sums`, the log-sums over the previous tags.
+        self.begin, self.inside = self.shifted_scores[..., layout.begin], self.shifted_scores[..., layout.inside]
+        self.continued = self.sums[..., layout.end], self.sums[..., layout.inside]
 
     def shifted(self, scores: AnyFloats, *, has_forbidden_tags: bool) -> AnyFloats:
         """Shift the forward scores of the previous token, so that their exponentials do not underflow.
 
         Each group's maximum is subtracted. The groups of tags are explained in the module docstring. The method sets
-        `self.shift` to the maximum of O, S and E. It sets `self.extra` to the maximum of B and I for each label,
+        `self.shift` to the maximum of O, S and E. It sets `self.label_max` to the maximum of B and I for each label,
         relative to `self.shift`.
 
         scores (AnyFloats): Forward scores of the previous token. *Shape:* (D, width, tags)
@@ -72,13 +74,13 @@ class ForwardStep:
         np.maximum.reduce(scores[..., self.closers], axis=-1, keepdims=True, out=self.shift)
         if has_forbidden_tags:
             zero_neg_inf(self.shift)
-        np.subtract(scores, self.shift, out=self.relative)
-        np.maximum(self.begin, self.inside, out=self.extra)
+        np.subtract(scores, self.shift, out=self.shifted_scores)
+        np.maximum(self.begin, self.inside, out=self.label_max)
         if has_forbidden_tags:
-            zero_neg_inf(self.extra)
-        self.begin -= self.extra
-        self.inside -= self.extra
-        return self.relative
+            zero_neg_inf(self.label_max)
+        self.begin -= self.label_max
+        self.inside -= self.label_max
+        return self.shifted_scores
 
     def __call__(
         self,
@@ -100,15 +102,15 @@ class ForwardStep:
         can_exponentiate (bool): Whether a matrix product is used instead of logsumexp, see `Transitions`.
         has_forbidden_tags (bool): Whether emissions can be -inf.
         """
-        relative = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
+        shifted_scores = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
         if can_exponentiate:
-            np.matmul(np.exp(relative, out=relative), table, out=self.reached)
-            np.log(self.reached, out=self.reached)
+            np.matmul(np.exp(shifted_scores, out=shifted_scores), table, out=self.sums)
+            np.log(self.sums, out=self.sums)
         else:
-            self.reached[:] = log_sum(relative[..., None] + table[:, None], axis=-2)[..., 0, :]
+            self.sums[:] = log_sum(shifted_scores[..., None] + table[:, None], axis=-2)[..., 0, :]
         for continued in self.continued:
-            continued += self.extra
-        current += self.reached
+            continued += self.label_max
+        current += self.sums
 
 
 def zero_neg_inf(scores: AnyFloats) -> AnyFloats:
@@ -265,10 +267,10 @@ class ForwardBackward:
         with np.errstate(invalid="ignore"):
             source = step.shifted(self.alpha[None, later - 1], has_forbidden_tags=True)[0]
         target = self.beta[later] - normalizer[later]
-        # `source` omits `extra`, the maximum of B and I for each label. Add it to E and I, the only tags that can
+        # `source` omits `label_max`, the maximum of B and I for each label. Add it to E and I, the only tags that can
         # follow B and I.
         for block in (layout.end, layout.inside):
-            target[:, block] += step.extra[0]
+            target[:, block] += step.label_max[0]
         if self.transitions.can_exponentiate:
             # Clip `target` to avoid exp(inf) * 0 = NaN. This only affects tags that no path can reach. For all other
             # tags, `target` is below MAX_EXPONENT, because probabilities do not exceed 1.
