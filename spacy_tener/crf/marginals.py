@@ -80,6 +80,7 @@ def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> Any
     layout = forward_backward.transitions.layout
     log_scores, normalizer = forward_backward.unnormalized_log_marginals()
     single = log_scores[first, layout.single.start + label] - normalizer[first, 0]
+    # `longer` is meaningless for entities with one token, whose values are ignored.
     with np.errstate(invalid="ignore"):
         longer = log_probability_of_longer(forward_backward, normalizer, first, last, label)
     return np.exp(np.where(first == last, single, longer))
@@ -90,7 +91,8 @@ def log_probability_of_longer(
 ) -> AnyFloats:
     """Return the log-probability of entities with two or more tokens. *Shape:* (spans,)
 
-    The function evaluates the equation in the module docstring.
+    The function evaluates the equation in the module docstring. Entities with one token are allowed, but their values
+    are meaningless, and the caller must ignore them.
 
     forward_backward (ForwardBackward): The forward and backward scores.
     normalizer (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
@@ -110,6 +112,8 @@ def log_probability_of_longer(
 def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
     """Return the term `inner` of the equation in the module docstring, for entities with two or more tokens.
 
+    For entities with one token, the values are meaningless.
+
     `inner` contains the transition scores within the entity, and the emission scores of I at all tokens except the
     first and the last.
 
@@ -123,10 +127,10 @@ def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: 
     # Prefix sums cannot contain -inf, because -inf minus -inf is NaN. The forbidden tags are counted in separate
     # prefix sums.
     forbidden = inner == -np.inf
-    sums, barriers = running_sums(np.where(forbidden, 0.0, inner)), running_sums(forbidden.astype(np.float64))
+    sums, n_forbidden = running_sums(np.where(forbidden, 0.0, inner)), running_sums(forbidden.astype(np.float64))
     stop = np.maximum(last, first + 1)
     emitted = sums[stop, label] - sums[first + 1, label]
-    emitted[barriers[stop, label] > barriers[first + 1, label]] = -np.inf
+    emitted[n_forbidden[stop, label] > n_forbidden[first + 1, label]] = -np.inf
     count = stop - first - 1
     through = table[begin, inside] + (count - 1) * table[inside, inside] + table[inside, end]
     scores: AnyFloats = emitted + np.where(count == 0, table[begin, end], through)
@@ -147,7 +151,7 @@ def outside_marginals(
     last = np.asarray(end, dtype=np.int64) + forward_backward.packing.offsets[sequence] - 1
     emissions = forward_backward.emissions[:, outside].astype(np.float64)
     forbidden = emissions == -np.inf
-    sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
+    sums, n_forbidden = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
     _, normalizer = forward_backward.unnormalized_log_marginals()
     # alpha and beta include the emissions of the first and the last token. The prefix sums add the emissions between
     # them. If the span has one token, alpha and beta both include its emission, and the difference of the prefix sums
@@ -156,7 +160,7 @@ def outside_marginals(
         scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - normalizer[last, 0]
         scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])
         scores += (last - first) * forward_backward.transitions.table[outside, outside]
-        probabilities: AnyFloats = np.where(barriers[last + 1] > barriers[first], 0.0, np.exp(scores))
+        probabilities: AnyFloats = np.where(n_forbidden[last + 1] > n_forbidden[first], 0.0, np.exp(scores))
     return probabilities
 
 
@@ -200,13 +204,17 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
     first, label = np.nonzero(tags[:, layout.single] >= minimum)
     found = [(first, first + 1, label, tags[first, layout.single.start + label])]
     first, label = np.nonzero(tags[:, layout.begin] >= minimum)
-    last, continues = first, tags[first, layout.begin.start + label]
+    # `prefix_probability` is P(B I .. I) for the tokens from `first` to `last`.
+    last, prefix_probability = first, tags[first, layout.begin.start + label]
     to_inside, to_end = conditional[0]
     while first.size:
         last = last + 1
-        probability, continues = continues * to_end[last, label], continues * to_inside[last, label]
+        probability = prefix_probability * to_end[last, label]
+        prefix_probability = prefix_probability * to_inside[last, label]
         found.append(tuple(column[probability >= minimum] for column in (first, last + 1, label, probability)))
-        first, last, label, continues = (column[continues >= minimum] for column in (first, last, label, continues))
+        is_candidate = prefix_probability >= minimum
+        candidates = (first, last, label, prefix_probability)
+        first, last, label, prefix_probability = (column[is_candidate] for column in candidates)
         to_inside, to_end = conditional[1]
     first, stop, label, probability = (np.concatenate(columns) for columns in zip(*found, strict=True))
     sequence = forward_backward.packing.sequence[first]
