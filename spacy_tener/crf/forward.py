@@ -54,7 +54,7 @@ class ForwardStep:
         self.label_max = np.empty((*leading, n_labels), like.dtype)
         self.shifted_scores, self.sums = (np.empty((*leading, n_tags), like.dtype) for _ in range(2))
         # Views of the buffers. Subtracting from `begin` and `inside` changes `shifted_scores`, and adding to the blocks
-        # in `continued` changes `sums`, the log-sums over the previous tags.
+        # in `continued` changes `sums`, which contains a logsumexp for each tag.
         self.begin, self.inside = self.shifted_scores[..., layout.begin], self.shifted_scores[..., layout.inside]
         self.continued = self.sums[..., layout.end], self.sums[..., layout.inside]
 
