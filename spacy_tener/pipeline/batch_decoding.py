@@ -64,9 +64,9 @@ class BatchDecoding:
         tags)
     temperature (float): Temperature for calibrated probabilities. All scores are divided by it. The best tag sequence
         does not depend on the temperature.
-    existing (frozenset[tuple[int, int, int, int]]): For a model for nested entities, the existing entities in the
-        texts, as text index, start, end and label index. They are part of every set of entities, even if the tag
-        sequence does not contain them.
+    existing_rows (frozenset[tuple[int, int, int, int]]): For a model for nested entities, the existing entities in the
+        texts, as text index, start unit, end unit and label index. They are part of every set of entities, even if the
+        tag sequence does not contain them.
     _k_best (dict[int, list[list[RankedEntities]]]): Cache for `k_best`. The key is k.
     _candidates (dict[float, list[ScoredSpans]]): Cache for `candidates`. The key is the minimum probability.
     """
@@ -76,7 +76,7 @@ class BatchDecoding:
     lengths: list[int]
     allowed: Mask | None
     temperature: float = 1.0
-    existing: frozenset[tuple[int, int, int, int]] = frozenset()
+    existing_rows: frozenset[tuple[int, int, int, int]] = frozenset()
     _k_best: dict[int, list[list[RankedEntities]]] = field(default_factory=dict, init=False)
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
 
@@ -263,7 +263,7 @@ class BatchDecoding:
             log_probability = score / self.temperature - self.log_partitions[text]
             levels = [self.crf.layout.decode(tags) for tags in tags_by_depth]
             spans = merge_depths([EntitySpans(np.full(start.size, text), start, *rest) for start, *rest in levels])
-            key = frozenset(zip(*(column.tolist() for column in spans), strict=True)) - self.existing
+            key = frozenset(zip(*(column.tolist() for column in spans), strict=True)) - self.existing_rows
             if key in sets:
                 log_probability = float(np.logaddexp(sets[key][1], log_probability))
             sets[key] = spans, log_probability
@@ -278,10 +278,10 @@ class BatchDecoding:
         no entity contains both the unit and the previous unit.
         """
         layout, marginals = self.crf.layout, self.forward_backward.marginals().astype(np.float64)
-        is_outside = marginals[:, layout.outside]
+        p_outside = marginals[:, layout.outside]
         # An entity continues from the previous unit if the unit's tag is I or E.
-        is_boundary = (1.0 - marginals[:, layout.continuers].sum(axis=1)).clip(0.0, 1.0)
-        by_depth = np.stack([is_outside, is_boundary], axis=1).reshape(self.depth, -1, 2)
+        p_boundary = (1.0 - marginals[:, layout.continuers].sum(axis=1)).clip(0.0, 1.0)
+        by_depth = np.stack([p_outside, p_boundary], axis=1).reshape(self.depth, -1, 2)
         return np.split(by_depth.prod(axis=0), self.offsets[1:])
 
     @cached_property

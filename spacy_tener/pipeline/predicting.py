@@ -52,12 +52,12 @@ def decode_batches(
         allowed = allowed_tags(texts, labels) if depth == 1 else None
         crf_predictor, rows = copy_for_decoding(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
-        existing = frozenset[tuple[int, int, int, int]]()
+        existing_rows = frozenset[tuple[int, int, int, int]]()
         if depth > 1:
             decode = partial(decode_depths, crf_predictor, emissions, lengths)
             allowed = allowed_nested_tags(texts, labels, depth, decode)
-            existing = existing_spans(texts, labels)
-        yield texts, BatchDecoding(crf_predictor, emissions, lengths, allowed, temperature, existing)
+            existing_rows = existing_spans(texts, labels)
+        yield texts, BatchDecoding(crf_predictor, emissions, lengths, allowed, temperature, existing_rows)
 
 
 def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tuple[int, int, int, int]]:
