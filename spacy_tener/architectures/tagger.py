@@ -98,9 +98,10 @@ def depth_of(model: Model[Any, Any]) -> int:
 
 
 def split_depths(rows: Rows, depth: int) -> Rows:
-    """Rearrange a tagger's emission scores for nested entities, so that each depth is a separate sequence.
+    """Rearrange a tagger's emission scores for nested entities, so that each level is a separate sequence.
 
-    All scores for the first depth come first, followed by all scores for the second depth, and so on. A unit is a token
+    A level is one of the model's tag sequences for a text, see `pipeline.nesting`. All scores for the first level come
+    first, followed by all scores for the second level, and so on. A unit is a token
     or a character.
 
     rows (Rows): Emission scores. *Shape:* (units, depth * tags)

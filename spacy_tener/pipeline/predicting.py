@@ -73,7 +73,7 @@ def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tu
 
 
 def decode_depths(crf: CRFPredictor, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
-    """Return the best tag sequence at each depth under a mask. *Shape:* (depth, units)"""
+    """Return the best tag sequence at each level under a mask. *Shape:* (depth, units)"""
     depth, _, n_tags = emissions.shape
     tags = crf.decode(emissions.reshape(-1, n_tags), lengths * depth, allowed.reshape(-1, n_tags))
     return tags.reshape(depth, -1)

@@ -32,9 +32,9 @@ from .targets import IncorrectSpan, Target
 
 
 def concatenate_by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
-    """Flatten the training targets of several texts, sorted by nesting depth.
+    """Flatten the training targets of several texts, sorted by nesting level.
 
-    The targets at depth 0 come first, for all texts. `split_depths` sorts the emissions in the same order.
+    The targets at level 0 come first, for all texts. `split_depths` sorts the emissions in the same order.
     """
     return list(itertools.chain(*zip(*targets, strict=True)))
 
@@ -135,7 +135,7 @@ def distillation_loss(
     teacher (CRF): The teacher's CRF. Its labels must be the student's first labels.
     emissions (Tensor): The student's emissions for all texts, concatenated. *Shape:* (units, depth * tags)
     soft_targets (Sequence[SoftTarget]): The teacher's emissions for each text.
-    targets (Sequence[Target]): Targets with the weight and the allowed tags for each text. The targets at depth 0 come
+    targets (Sequence[Target]): Targets with the weight and the allowed tags for each text. The targets at level 0 come
         first, for all texts.
     """
     depth = emissions.shape[1] // student.layout.n_tags
@@ -165,7 +165,7 @@ def completion_loss(
     teacher (CRF): The teacher's CRF. Its labels must be the student's first labels.
     emissions (Tensor): The student's emissions for all texts, concatenated. *Shape:* (units, depth * tags)
     soft_targets (Sequence[SoftTarget]): The teacher's emissions for each text.
-    targets (Sequence[Target]): The targets. Those at depth 0 come first, for all texts.
+    targets (Sequence[Target]): The targets. Those at level 0 come first, for all texts.
     """
     lengths, layout = [len(target.tags) for target in targets], student.layout
     depth = emissions.shape[1] // layout.n_tags
@@ -217,7 +217,7 @@ def learn(
 ) -> float:
     """Run the model on training texts, compute the loss and accumulate the gradients.
 
-    targets (Sequence[Sequence[Target]]): The gold annotation of each text, with one target for each nesting depth.
+    targets (Sequence[Sequence[Target]]): The gold annotation of each text, with one target for each nesting level.
     name (str): The component's name, for error messages.
     teacher (Teacher | None): The teacher for knowledge distillation.
     RETURNS (float): The mean loss per window. Windows from texts without annotation are only included if there is a

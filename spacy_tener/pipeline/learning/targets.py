@@ -60,7 +60,9 @@ class IncorrectSpan:
 
 @dataclass(frozen=True)
 class Target:
-    """The gold annotation of a text at one nesting depth. The units are the predicted Doc's tokens or characters.
+    """The gold annotation of a text at one nesting level, see `nesting.py`.
+
+    The units are the predicted Doc's tokens or characters.
 
     view (DocView): The predicted Doc, as a sequence of units.
     units (Units): The unit attributes, with gold entities.
@@ -139,7 +141,7 @@ class Target:
 def make_targets(
     examples: Sequence[Example], labels: LabelIndex, settings: NERSettings, depth: int = 1
 ) -> list[list[Target]]:
-    """Convert the gold annotation of examples to targets. Each example has one target for each nesting depth."""
+    """Convert the gold annotation of examples to targets. Each example has one target for each nesting level."""
     targets = []
     for example in examples:
         view = view_of(example.predicted, settings.view)
