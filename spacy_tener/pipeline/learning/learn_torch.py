@@ -172,21 +172,21 @@ def completion_loss(
     rows = split_depths(emissions, depth).split(lengths)
     teacher_rows = split_depths(torch.from_numpy(np.concatenate(soft_targets)), depth).split(lengths)
     n_teacher_labels = teacher.layout.n_labels
-    is_open = [
+    is_partial = [
         target.unannotated_labels is not None and bool(target.unannotated_labels[:n_teacher_labels].any())
         for target in targets
     ]
     loss = emissions.new_zeros(())
-    complete = [i for i, adds in enumerate(is_open) if not adds and targets[i].has_loss]
-    if complete:
-        loss = loss + batch_loss(student, torch.cat([rows[i] for i in complete]), [targets[i] for i in complete])
-    completed = [i for i, adds in enumerate(is_open) if adds]
-    if completed:
-        parts, sizes = [targets[i] for i in completed], [lengths[i] for i in completed]
-        possible = join_masks([part.possible for part in parts], sizes, layout.n_tags)
-        allowed = _allowed_tags(parts, possible, layout)
-        scores = torch.cat([teacher_rows[i] for i in completed])
-        concatenated = torch.cat([rows[i] for i in completed])
+    full = [i for i, target in enumerate(targets) if not is_partial[i] and target.has_loss]
+    if full:
+        loss = loss + batch_loss(student, torch.cat([rows[i] for i in full]), [targets[i] for i in full])
+    partial = [i for i in range(len(targets)) if is_partial[i]]
+    if partial:
+        partial_targets, sizes = [targets[i] for i in partial], [lengths[i] for i in partial]
+        possible = join_masks([target.possible for target in partial_targets], sizes, layout.n_tags)
+        allowed = _allowed_tags(partial_targets, possible, layout)
+        scores = torch.cat([teacher_rows[i] for i in partial])
+        concatenated = torch.cat([rows[i] for i in partial])
         loss = loss + cross_entropy(
             teacher,
             scores,
@@ -195,10 +195,10 @@ def completion_loss(
             sizes,
             tensor(possible),
             under_annotation=tensor(allowed),
-            sequence_weights=_weights(parts),
+            sequence_weights=_weights(partial_targets),
         )
-        if any(part.incorrect for part in parts):
-            loss = loss + _incorrect_span_loss(student, concatenated, allowed, parts)
+        if any(target.incorrect for target in partial_targets):
+            loss = loss + _incorrect_span_loss(student, concatenated, allowed, partial_targets)
     return loss
 
 
@@ -225,15 +225,15 @@ def learn(
     """
     batcher = WindowBatcher.of(model, settings, training=True)
     counted = [
-        any(target.has_loss for target in parts)
-        or (teacher is not None and len(parts[0].view) > 0 and parts[0].weight > 0.0)
-        for parts in targets
+        any(target.has_loss for target in levels)
+        or (teacher is not None and len(levels[0].view) > 0 and levels[0].weight > 0.0)
+        for levels in targets
     ]
     # Skip texts without loss. With a listener, keep all texts: the batch must be the same as in the shared component.
     if not batcher.listens:
-        targets = [parts for parts, is_counted in zip(targets, counted, strict=True) if is_counted]
+        targets = [levels for levels, is_counted in zip(targets, counted, strict=True) if is_counted]
         counted = [True] * len(targets)
-    views = [parts[0].view for parts in targets]
+    views = [levels[0].view for levels in targets]
     if not any(counted):
         _backprop_zeros(model, views)
         return 0.0
@@ -241,17 +241,17 @@ def learn(
     soft_targets = teacher.soft_targets(views) if teacher else []
 
     def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
-        parts = concatenate_by_depth(
+        window_targets = concatenate_by_depth(
             [[target.in_window(part.window) for target in targets[part.index]] for part in batch]
         )
         if teacher is None:
-            return batch_loss(layer, emissions, parts)
+            return batch_loss(layer, emissions, window_targets)
         scores = [soft_targets[part.index][part.window.start : part.window.end] for part in batch]
         if teacher.only_missing_labels:
-            return completion_loss(layer, teacher.crf, emissions, scores, parts)
-        loss = teacher.weight * distillation_loss(layer, teacher.crf, emissions, scores, parts)
-        if teacher.weight < 1.0 and any(part.has_loss for part in parts):
-            loss = loss + (1.0 - teacher.weight) * batch_loss(layer, emissions, parts)
+            return completion_loss(layer, teacher.crf, emissions, scores, window_targets)
+        loss = teacher.weight * distillation_loss(layer, teacher.crf, emissions, scores, window_targets)
+        if teacher.weight < 1.0 and any(target.has_loss for target in window_targets):
+            loss = loss + (1.0 - teacher.weight) * batch_loss(layer, emissions, window_targets)
         return loss
 
     return _accumulate(model, batcher, views, counted, loss_of, name=name)
