@@ -278,7 +278,7 @@ class SpanLayer(nn.Module):
 
     def __init__(self, config: FlatConfig | MectConfig, n_streams: int) -> None:
         super().__init__()
-        self.dropout = config.map_dropout
+        self.dropout = config.attention_dropout_rate
         self.streams = nn.ModuleList(span_layer(config) for _ in range(n_streams))
 
     def forward(
