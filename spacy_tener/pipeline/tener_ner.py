@@ -142,7 +142,7 @@ class TenerNER(TrainablePipe):
         return depth_of(self.model)
 
     @property
-    def overlap_key(self) -> str | None:
+    def nested_key(self) -> str | None:
         """The key in `doc.spans` for nested entities. It is None if the model does not predict nested entities."""
         return self.settings.spans_key if self.depth > 1 else None
 
@@ -258,7 +258,7 @@ class TenerNER(TrainablePipe):
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if labels is None:
-            spans = (span for example in get_examples() for span in all_entities(example.reference, self.overlap_key))
+            spans = (span for example in get_examples() for span in all_entities(example.reference, self.nested_key))
             labels = sorted({span.label_ for span in spans} - {""})
         labels = _checked_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
@@ -450,8 +450,8 @@ class TenerNER(TrainablePipe):
         if scorer is None:
             return {}
         scores: dict[str, Any] = scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
-        if self.overlap_key is not None:
-            scores |= score_nested_entities(examples, spans_key=self.overlap_key)
+        if self.nested_key is not None:
+            scores |= score_nested_entities(examples, spans_key=self.nested_key)
         return scores
 
     def update(
