@@ -93,14 +93,14 @@ def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSe
     ]
 
 
-def word_lengths(doc: Doc) -> IntArray:
+def token_lengths(doc: Doc) -> IntArray:
     """Return the length of each token in characters. White space tokens are skipped, because they can be very long."""
     lengths, is_space = doc.to_array([LENGTH, IS_SPACE]).astype(np.int64).T
-    words: IntArray = lengths[is_space == 0]
-    return words
+    without_space: IntArray = lengths[is_space == 0]
+    return without_space
 
 
-class TokenLengths:
+class TokenizationCheck:
     """Detects texts that are tokenized differently from the training data: into characters instead of words, or vice
     versa.
 
@@ -122,7 +122,7 @@ class TokenLengths:
         if trained is None or self._is_compared:
             return
         for view in views:
-            lengths = word_lengths(view.doc)
+            lengths = token_lengths(view.doc)
             self._tokens += lengths.size
             self._characters += int(lengths.sum())
         if self._tokens < _MIN_TOKENS:

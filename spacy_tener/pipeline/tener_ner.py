@@ -42,7 +42,7 @@ from .entities import UnitEntity, add_entities, existing_entities
 from .learning.distillation import Teacher
 from .learning.targets import Target, count_latin_edges, labels_with_exceptions, make_targets
 from .nesting import all_entities, check_annotation
-from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
+from .predicting import TokenizationCheck, decode_batches, select_entities, token_lengths
 from .scoring import score_char_entities, score_nested_entities
 from .settings import LEARNED, LearnedValues, NERSettings
 from .tags import LabelIndex, index_labels, is_label
@@ -103,7 +103,7 @@ class TenerNER(TrainablePipe):
         self.cfg: dict[str, Any] = {"labels": [], **(settings or NERSettings()).to_cfg()}
         self._rehearsal_model: TaggerModel | None = None
         self._teacher: Teacher | None = None
-        self._token_lengths = TokenLengths()
+        self._tokenization_check = TokenizationCheck()
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -266,8 +266,8 @@ class TenerNER(TrainablePipe):
         # The teacher's labels come first, because its soft targets refer to the tags by index.
         self._set_checked_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         sample = self._sample(get_examples())
-        lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
-        # `TokenLengths` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
+        lengths = [length for doc in sample for length in token_lengths(doc).tolist()]
+        # `TokenizationCheck` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
         # length also depends on the languages in the text, so it cannot be compared.
         is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
         text_length, text_sentences = self._usual_sizes(get_examples())
@@ -278,7 +278,7 @@ class TenerNER(TrainablePipe):
                 text_sentences=text_sentences,
             )
         )
-        self._token_lengths = TokenLengths()
+        self._tokenization_check = TokenizationCheck()
         self.model.initialize(X=sample or None)
         # If the weights of the output layer could not be initialized, raise an error now instead of in training.
         torch_crf(self.model)
@@ -346,7 +346,7 @@ class TenerNER(TrainablePipe):
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
             if settings.view == "tokens":
-                self._token_lengths.compare(views, self.learned.token_length, self.name)
+                self._tokenization_check.compare(views, self.learned.token_length, self.name)
             found += zip(views, select_entities(batch, self.labels, settings), strict=True)
         return found
 
@@ -592,7 +592,7 @@ class TenerNER(TrainablePipe):
             # that the loaded `cfg` does not contain would be kept.
             self._set_learned(LearnedValues())
             load(exclude=exclude - {"cfg"})
-            self._token_lengths = TokenLengths()
+            self._tokenization_check = TokenizationCheck()
             self.cfg.update(present)
             # Accessing these properties validates the loaded values.
             _ = self.settings, self.learned, self.temperature
