@@ -22,7 +22,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 from torch import Tensor, nn
 
-from spacy_tener.architectures.flat.flat_torch import SpanHeads, SpanLayer, pad_heads, span_map
+from spacy_tener.architectures.flat.flat_torch import SpanLayer, SpanProjections, pad_projections, span_map
 from spacy_tener.architectures.flat.selection_torch import SelectiveAttention
 from spacy_tener.architectures.grn.grn_torch import Relation
 from spacy_tener.embedders.lattice import Lattice
@@ -86,10 +86,10 @@ def _selected(module: SelectiveAttention, x: Tensor, ragged: Ragged, *context: A
 
 @maps_of.register
 def _streams(module: SpanLayer, *inputs: Any) -> list[HeatMap]:
-    heads, groups = module.heads(*inputs), inputs[-1]
-    (padded,) = pad_heads(SpanHeads.join(heads), groups)
-    weights = span_map(padded, groups.buckets[0])[0].chunk(len(heads))
-    names = ["lattice attention", "radical attention"] if len(heads) == 2 else ["attention"]
+    projections, groups = module.project(*inputs), inputs[-1]
+    (padded,) = pad_projections(SpanProjections.join(projections), groups)
+    weights = span_map(padded, groups.buckets[0])[0].chunk(len(projections))
+    names = ["lattice attention", "radical attention"] if len(projections) == 2 else ["attention"]
     return [HeatMap(name, part.numpy()) for name, part in zip(names, weights, strict=True)]
 
 

@@ -17,7 +17,7 @@ from spacy.util import registry
 from torch import Tensor, nn
 
 from spacy_tener.architectures.flat.flat_config import MectConfig
-from spacy_tener.architectures.flat.flat_torch import SpanEncoder, SpanHeads, SpanLayer
+from spacy_tener.architectures.flat.flat_torch import SpanEncoder, SpanLayer, SpanProjections
 from spacy_tener.architectures.flat.selection_torch import SelectiveAttention
 from spacy_tener.architectures.grn.grn_torch import Relation
 from spacy_tener.errors import UserError
@@ -110,8 +110,8 @@ class SingleStream(SpanEncoder):
 class ParallelLayer(SpanLayer):
     """A layer of two streams with self-attention, instead of cross-attention between the streams."""
 
-    def heads(self, queries: Sequence[Tensor], *inputs: Any) -> list[SpanHeads]:
-        return super().heads(queries[::-1], *inputs)
+    def project(self, queries: Sequence[Tensor], *inputs: Any) -> list[SpanProjections]:
+        return super().project(queries[::-1], *inputs)
 
 
 class ParallelStreams(SpanEncoder):

@@ -12,7 +12,7 @@ from paper_equations import allowed_transitions
 from torch import Tensor
 
 from spacy_tener.crf import crf_torch as crf_module
-from spacy_tener.crf.crf_numpy import PathScorer
+from spacy_tener.crf.crf_numpy import CRFPredictor
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.crf.forward import ForwardBackward
 from spacy_tener.crf.marginals import EntitySpans, span_marginals
@@ -136,9 +136,9 @@ def array(tensor: Tensor | None) -> NDArray[Any] | None:
     return None if tensor is None else tensor.detach().cpu().numpy()
 
 
-def scorer_of(crf: CRF) -> PathScorer:
+def predictor_of(crf: CRF) -> CRFPredictor:
     start, end, outside, inside = (weight.detach().cpu().numpy() for weight in crf.weights)
-    return PathScorer((start, end, outside, inside))
+    return CRFPredictor((start, end, outside, inside))
 
 
 def path_score(crf: CRF, emissions: Tensor, lengths: Lengths, tags: Tensor) -> Tensor:
@@ -148,17 +148,17 @@ def path_score(crf: CRF, emissions: Tensor, lengths: Lengths, tags: Tensor) -> T
 
 def decode(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> IntArray:
     """Decode with the package's implementation, given tensors."""
-    return scorer_of(crf).decode(array(emissions), lengths, array(allowed))
+    return predictor_of(crf).decode(array(emissions), lengths, array(allowed))
 
 
 def k_best(crf: CRF, emissions: Tensor, lengths: Lengths, k: int, allowed: Tensor | None = None) -> list[Any]:
-    return scorer_of(crf).k_best(array(emissions), lengths, k, array(allowed))
+    return predictor_of(crf).k_best(array(emissions), lengths, k, array(allowed))
 
 
 def forward_backward(
     crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None, **options
 ) -> ForwardBackward:
-    return scorer_of(crf).forward_backward(array(emissions), lengths, array(allowed), **options)
+    return predictor_of(crf).forward_backward(array(emissions), lengths, array(allowed), **options)
 
 
 def computed_marginals(crf: CRF, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:

@@ -9,7 +9,7 @@ from spacy.training import Example
 from thinc.backends import get_array_ops
 from thinc.types import Floats2d
 
-from spacy_tener.architectures.tagger import crf
+from spacy_tener.architectures.tagger import torch_crf
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.nn.backend_torch import join_tensors, split_tensor
 from spacy_tener.pipeline.learning.learn_torch import batch_loss, concatenate_by_depth
@@ -19,7 +19,9 @@ from spacy_tener.pipeline.tener_ner import TenerNER
 
 def get_loss(pipe: TenerNER, examples: Sequence[Example], scores: list[Floats2d]) -> tuple[float, list[Floats2d]]:
     """Return the mean loss of examples, and its gradient with respect to the scores."""
-    return loss_of_scores(crf(pipe.model), scores, make_targets(examples, pipe.label_index, pipe.settings, pipe.depth))
+    return loss_of_scores(
+        torch_crf(pipe.model), scores, make_targets(examples, pipe.label_index, pipe.settings, pipe.depth)
+    )
 
 
 def loss_of_scores(

@@ -11,7 +11,7 @@ from spacy.language import Language
 from spacy.tokens import DocBin
 from spacy.training import Example
 
-from spacy_tener.architectures.tagger import crf
+from spacy_tener.architectures.tagger import torch_crf
 from spacy_tener.pipeline.learning.distillation import SoftTarget
 from spacy_tener.pipeline.tener_ner import TenerNER
 from spacy_tener.pipeline.units import DocView
@@ -67,8 +67,8 @@ class Itself:
 
     @property
     def crf(self):
-        layer = crf(self.pipe.model)
-        return layer.resize(layer.layout.n_labels)
+        layer = torch_crf(self.pipe.model)
+        return layer.with_labels(layer.layout.n_labels)
 
     def soft_targets(self, views: Sequence[DocView]) -> list[SoftTarget]:
         scores, _ = self.pipe.model.begin_update([view.slice_doc(0, len(view)) for view in views])

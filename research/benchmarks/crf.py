@@ -17,7 +17,7 @@ import torch
 import torchcrf
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
-from spacy_tener.crf.crf_numpy import PathScorer
+from spacy_tener.crf.crf_numpy import CRFPredictor
 from spacy_tener.crf.crf_torch import CRF
 
 NOTE = (
@@ -96,9 +96,9 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
     for weight in crf.parameters():
         torch.nn.init.uniform_(weight, -0.1, 0.1)
     start, end, outside, inside = (weight.detach().numpy() for weight in crf.weights)
-    scorer = PathScorer((start, end, outside, inside))
+    predictor = CRFPredictor((start, end, outside, inside))
     emissions = torch.randn(sum(lengths), n_tags)
-    tags = torch.from_numpy(scorer.decode(torch.randn(emissions.shape).numpy(), lengths))
+    tags = torch.from_numpy(predictor.decode(torch.randn(emissions.shape).numpy(), lengths))
     half = torch.nn.functional.one_hot(tags, n_tags).bool()
     half[::2] = True
     shape = (size.n_sequences, size.length)
@@ -108,7 +108,7 @@ def tasks(size: Size) -> dict[str, Callable[[], object]]:
         "loss": lambda: with_gradient(lambda x: crf.loss(x, lengths, tags=tags).sum(), crf, emissions),
         "partial": lambda: with_gradient(lambda x: crf.loss(x, lengths, allowed=half).sum(), crf, emissions),
         "peer decode": lambda: peer.decode(padded, mask),
-        "decode": lambda: scorer.decode(emissions.numpy(), lengths),
+        "decode": lambda: predictor.decode(emissions.numpy(), lengths),
     }
 
 

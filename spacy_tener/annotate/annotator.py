@@ -14,7 +14,7 @@ from spacy.language import Language
 from ..errors import UserError
 from ..inputs import DamagedText, check_text
 from ..nn.run import use_gpu
-from ..pipeline.finding import check_finders, crf_pipes, span_finders
+from ..pipeline.finding import check_finders, crf_pipes, spancat_pipes
 from .answers import AnnotateSettings, Answer, Record
 from .tasks import TextFunction, answer_each, batch_by_length, entity_task
 
@@ -80,7 +80,7 @@ class Annotator:
         """
         probability = self.settings.probability
         check_finders(nlp)
-        if probability and not crf_pipes(nlp) and not span_finders(nlp):
+        if probability and not crf_pipes(nlp) and not spancat_pipes(nlp):
             reason = "The pipeline computes no probabilities, because it has neither a tener_ner nor a spancat"
             raise UserError(reason, "Annotate without probabilities.")
         self._nlp, self._task = nlp, entity_task(nlp, probability=probability)

@@ -15,8 +15,8 @@ from spacy.tokens import Doc
 from thinc.api import Model
 from thinc.types import Floats2d
 
-from ..crf.crf_numpy import CRFHead as CRFPredictor
-from ..crf.crf_numpy import PathScorer
+from ..crf.crf_numpy import CRFHead as CRFHeadPredictor
+from ..crf.crf_numpy import CRFPredictor
 from ..crf.transitions import CRFArrays
 from ..nn.backends import Rows
 from ..nn.compose import chain_layers, ragged_layer
@@ -60,7 +60,7 @@ def build_crf_tagger(
         tok2vec = build_tener()
     width = tok2vec.get_dim("nO") if tok2vec.has_dim("nO") else None
     output_layer = ragged_layer(
-        "crf_head", partial(_build_head, dropout=dropout, depth=depth), CRFPredictor, width_in=width, width_out=nO
+        "crf_head", partial(_build_head, dropout=dropout, depth=depth), CRFHeadPredictor, width_in=width, width_out=nO
     )
     model = chain_layers(tok2vec, output_layer)
     model.set_ref("tok2vec", tok2vec)
@@ -98,9 +98,10 @@ def depth_of(model: Model[Any, Any]) -> int:
 
 
 def split_depths(rows: Rows, depth: int) -> Rows:
-    """Rearrange a tagger's emission scores for nested entities, so that each depth is a separate sequence.
+    """Rearrange a tagger's emission scores for nested entities, so that each level is a separate sequence.
 
-    All scores for the first depth come first, followed by all scores for the second depth, and so on. A unit is a token
+    A level is one of the model's tag sequences for a text, see `pipeline.nesting`. All scores for the first level come
+    first, followed by all scores for the second level, and so on. A unit is a token
     or a character.
 
     rows (Rows): Emission scores. *Shape:* (units, depth * tags)
@@ -124,7 +125,7 @@ def resize_output(model: TaggerModel, nO: int) -> TaggerModel:
     shim = torch_shim(output)
     if shim.is_built and output.get_dim("nO") != nO:
         head: CRFHead = shim.module
-        shim.set_module(head.grown(n_labels).to(shim.device), {**shim.sizes, "nO": nO})
+        shim.set_module(head.with_labels(n_labels).to(shim.device), {**shim.sizes, "nO": nO})
     for node in (model, output):
         if node.has_dim("nO") is not False:
             node.set_dim("nO", nO, force=True)
@@ -136,31 +137,31 @@ def set_labels(model: TaggerModel, n_labels: int) -> None:
     resize_output(model, depth_of(model) * TagLayout(n_labels).n_tags)
 
 
-def crf(model: Model[Any, Any]) -> CRF:
+def torch_crf(model: Model[Any, Any]) -> CRF:
     """Return a tagger's CRF as a torch module, for training."""
     head: CRFHead = torch_shim(_output_layer(model)).module
     return head.crf
 
 
-def crf_scorer(model: Model[Any, Any]) -> PathScorer:
+def crf_predictor(model: Model[Any, Any]) -> CRFPredictor:
     """Return the NumPy implementation of a tagger's CRF, for prediction on the CPU."""
-    return cast(CRFPredictor, torch_shim(_output_layer(model)).predictor()).scorer
+    return cast(CRFHeadPredictor, torch_shim(_output_layer(model)).predictor()).crf
 
 
-def on_host(model: Model[Any, Any], emissions: Rows) -> tuple[PathScorer, AnyFloats]:
+def copy_for_decoding(model: Model[Any, Any], emissions: Rows) -> tuple[CRFPredictor, AnyFloats]:
     """Copy a tagger's CRF and emission scores to the CPU, to decode with NumPy.
 
     The weights are copied, so that they don't change if training continues. If the model runs on a GPU, weights and
     scores are transferred together, which requires only one synchronization.
 
     emissions (Rows): Emission scores, with one row per token or character. *Shape:* (units, tags)
-    RETURNS (tuple[PathScorer, AnyFloats]): The NumPy implementation of the CRF, and the emission scores.
+    RETURNS (tuple[CRFPredictor, AnyFloats]): The NumPy implementation of the CRF, and the emission scores.
     """
     if isinstance(emissions, np.ndarray):
-        return crf_scorer(model), emissions
-    rows, weights = crf(model).on_host(emissions)
+        return crf_predictor(model), emissions
+    rows, weights = torch_crf(model).copy_to_cpu(emissions)
     arrays = (weight.detach().numpy().copy() for weight in weights)
-    return PathScorer(cast(CRFArrays, tuple(arrays))), rows.detach().numpy()
+    return CRFPredictor(cast(CRFArrays, tuple(arrays))), rows.detach().numpy()
 
 
 def _output_layer(model: Model[Any, Any]) -> Model[Any, Any]:

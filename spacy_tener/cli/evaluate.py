@@ -21,7 +21,7 @@ from ..evaluation.errors_page import Pair, errors_page, most_confident_errors, s
 from ..evaluation.scores import CountingScorer, score_rows, scores_json
 from ..files import write_text
 from ..pages import Heading, displacy_options
-from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, overlap_groups, span_finders
+from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, overlap_groups, spancat_pipes
 from ..pipeline.scoring import nested_score_rows
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
@@ -80,7 +80,7 @@ def evaluate_cli(
         raise CommandLineError("--explain: requires a page of errors", "Add --page errors.html.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
-    for pipe in () if entity_finders(nlp) else span_finders(nlp).values():
+    for pipe in () if entity_finders(nlp) else spancat_pipes(nlp).values():
         fix = f"Use `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
         raise UserError(f"{model}: predicts spans in doc.spans['{pipe.key}'], which may overlap", fix)
     if explained:

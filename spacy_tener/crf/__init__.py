@@ -1,7 +1,7 @@
 """A linear-chain conditional random field (CRF) over BIOES tags, with training in PyTorch and inference in NumPy.
 
 - `crf_torch`: the module `CRF`, which computes the loss for training.
-- `crf_numpy`: `PathScorer`, which the pipeline uses for prediction.
+- `crf_numpy`: `CRFPredictor`, which the pipeline uses for prediction.
 - `transitions`: the transition matrix, and its parameters.
 - `forward`: the forward-backward algorithm, for the loss and for probabilities.
 - `decode`: Viterbi decoding. `pruning` excludes tags before decoding.

@@ -1,13 +1,13 @@
 """CRF inference in NumPy, for prediction without torch.
 
-`PathScorer` decodes tag sequences and computes probabilities:
+`CRFPredictor` decodes tag sequences and computes probabilities:
 
-    scorer = PathScorer((start, end, outside, inside))
-    tags = scorer.decode(emissions, lengths)                # the best tag sequence of each text, concatenated
-    candidates = scorer.k_best(emissions, lengths, k=5)     # the k best tag sequences of each text, with scores
-    marginals = scorer.forward_backward(emissions, lengths).marginals()
+    predictor = CRFPredictor((start, end, outside, inside))
+    tags = predictor.decode(emissions, lengths)                # the best tag sequence of each text, concatenated
+    candidates = predictor.k_best(emissions, lengths, k=5)     # the k best tag sequences of each text, with scores
+    marginals = predictor.forward_backward(emissions, lengths).marginals()
 
-`CRFHead` contains a `PathScorer` and the linear layer that computes its emissions. All methods have these arguments:
+`CRFHead` contains a `CRFPredictor` and the linear layer that computes its emissions. All methods have these arguments:
 
 emissions (AnyFloats): Score of each tag at each token. The texts in a batch are concatenated without padding. *Shape:*
     (tokens, tags)
@@ -36,7 +36,7 @@ LONGEST_IN_FLOAT32 = 1024
 
 
 @dataclass(frozen=True)
-class PathScorer:
+class CRFPredictor:
     """CRF inference with trained parameters.
 
     weights (CRFArrays): The CRF parameters start, end, outside and inside. See `crf.transitions`.
@@ -127,7 +127,7 @@ class CRFHead:
         # Copy the CRF parameters, because the arrays share memory with the torch module. Further training must not
         # change them.
         start, end, outside, inside = (weights[f"crf.{name}"].copy() for name in ("start", "end", "outside", "inside"))
-        self.scorer = PathScorer((start, end, outside, inside))
+        self.crf = CRFPredictor((start, end, outside, inside))
 
     def __call__(self, tokens: FloatArray, lengths: Lengths) -> FloatArray:
         """Compute the emissions. *Shape:* (tokens, width) to (tokens, tags)"""

@@ -73,17 +73,17 @@ class LogPartition(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, weight: Tensor) -> Gradients:
+    def backward(ctx: Any, grad_log_z: Tensor) -> Gradients:
         forward_backward: ForwardBackward = ctx.forward_backward
         packing = forward_backward.packing
-        # `weight` is the gradient of the loss with respect to log Z for each sequence.
-        weights = weight.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
-        paths, total = forward_backward.unnormalized_log_marginals()
-        paths -= total
-        # Marginal probability of each tag: the weight of all paths through the tag, divided by the weight of all paths.
-        counts = np.exp(paths, out=paths)
-        counts *= weights
-        transition_counts = forward_backward.expected_transitions(total, weights)
+        # Gradient of the loss with respect to log Z, for the sequence of each token.
+        gradients = grad_log_z.numpy().astype(forward_backward.alpha.dtype)[packing.sequence, None]
+        log_scores, normalizer = forward_backward.unnormalized_log_marginals()
+        log_scores -= normalizer
+        # The expected count of a tag at a token is its marginal probability.
+        counts = np.exp(log_scores, out=log_scores)
+        counts *= gradients
+        transition_counts = forward_backward.expected_transitions(normalizer, gradients)
         return *_gradients(forward_backward.transitions, packing, counts, transition_counts, ctx.dtype), None, None
 
 
@@ -128,29 +128,29 @@ class CRF(nn.Module):
     def weights(self) -> CRFWeights:
         return self.start, self.end, self.outside, self.inside
 
-    def on_host(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
+    def copy_to_cpu(self, emissions: Tensor) -> tuple[Tensor, CRFWeights]:
         """Copy emissions and CRF parameters to the CPU. The copies are differentiable."""
         emissions, start, end, outside, inside = (part.cpu() for part in (emissions, *self.weights))
         return emissions, (start, end, outside, inside)
 
     @torch.no_grad()
-    def resize(self, n_labels: int) -> CRF:
-        """Return a CRF with additional labels.
+    def with_labels(self, n_labels: int) -> CRF:
+        """Return a copy with `n_labels` labels. Labels can be added, but not removed.
 
         Existing labels keep their parameters. New parameters are initialized to zero.
         """
         old = self.layout
         if n_labels < old.n_labels:
             raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
-        grown = CRF(n_labels).to(self.start)
-        tags = torch.from_numpy(old.within(grown.layout)).to(self.start.device)
-        openers, closers = tags[old.openers], tags[old.closers] - grown.layout.closers.start
-        continuers = tags[old.continuers] - grown.layout.continuers.start
-        grown.start[openers] = self.start
-        grown.end[closers] = self.end
-        grown.outside[closers[:, None], openers] = self.outside
-        grown.inside[:, continuers] = self.inside
-        return grown
+        extended = CRF(n_labels).to(self.start)
+        tags = torch.from_numpy(old.within(extended.layout)).to(self.start.device)
+        openers, closers = tags[old.openers], tags[old.closers] - extended.layout.closers.start
+        continuers = tags[old.continuers] - extended.layout.continuers.start
+        extended.start[openers] = self.start
+        extended.end[closers] = self.end
+        extended.outside[closers[:, None], openers] = self.outside
+        extended.inside[:, continuers] = self.inside
+        return extended
 
     def log_partition(self, emissions: Tensor, lengths: Lengths, allowed: Tensor | None = None) -> Tensor:
         """Compute the log-partition function log Z for each sequence.
@@ -160,9 +160,9 @@ class CRF(nn.Module):
         allowed (Tensor | None): Mask of the allowed tags for each token. None allows all tags. *Shape:* (tokens, tags)
         RETURNS (Tensor): log Z for each sequence. -inf if no tag sequence is allowed. *Shape:* (sequences,)
         """
-        emissions, weights = self.on_host(emissions)
-        sums = _log_likelihood(emissions, weights, self._packing(emissions, lengths), allowed)
-        return sums.to(upcast(emissions).dtype)
+        emissions, weights = self.copy_to_cpu(emissions)
+        log_z = _log_partition(emissions, weights, self._packing(emissions, lengths), allowed)
+        return log_z.to(upcast(emissions).dtype)
 
     def loss(
         self,
@@ -194,16 +194,17 @@ class CRF(nn.Module):
         """
         if (tags is None) == (allowed is None):
             raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
-        emissions, weights = self.on_host(emissions)
+        emissions, weights = self.copy_to_cpu(emissions)
         packing = self._packing(emissions, lengths)
         if tags is not None:
-            return _log_likelihood(emissions, weights, packing, possible, tags.cpu()).to(upcast(emissions).dtype)
+            log_z = _log_partition(emissions, weights, packing, possible)
+            return (log_z - path_score(emissions, weights, packing, tags.cpu())).to(upcast(emissions).dtype)
         assert allowed is not None
         # Compute the two log-partition functions in a single call, with a batch that contains each sequence twice.
         possible = torch.ones_like(allowed) if possible is None else possible
         packing_twice = Packing.of([*packing.lengths, *packing.lengths], 2 * emissions.size(0))
         masks = torch.cat([possible, possible & allowed])
-        log_partitions = _log_likelihood(torch.cat([emissions, emissions]), weights, packing_twice, masks)
+        log_partitions = _log_partition(torch.cat([emissions, emissions]), weights, packing_twice, masks)
         over_possible, over_allowed = log_partitions.chunk(2)
         return (over_possible - over_allowed).to(upcast(emissions).dtype)
 
@@ -238,17 +239,14 @@ def path_score(emissions: Tensor, weights: CRFWeights, packing: Packing, tags: T
     return sums.index_add(0, sequence_of_used, parameters.index_select(0, used).double())
 
 
-def _log_likelihood(
-    emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None, tags: Tensor | None = None
-) -> Tensor:
-    """Return log Z for each sequence, or the negative log-likelihood of `tags` if given.
+def _log_partition(emissions: Tensor, weights: CRFWeights, packing: Packing, allowed: Tensor | None) -> Tensor:
+    """Compute log Z for each sequence, with autograd.
 
-    allowed (Tensor | None): Mask of the allowed tags for log Z. *Shape:* (tokens, tags)
-    tags (Tensor | None): Gold tag of each token. *Shape:* (tokens,)
-    RETURNS (Tensor): log Z, or log Z minus the score of the gold tags, in float64. *Shape:* (sequences,)
+    allowed (Tensor | None): Mask of the allowed tags. *Shape:* (tokens, tags)
+    RETURNS (Tensor): float64. *Shape:* (sequences,)
     """
-    sums: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
-    return sums if tags is None else sums - path_score(emissions, weights, packing, tags)
+    log_z: Tensor = LogPartition.apply(emissions, *weights, packing, allowed)  # type: ignore[no-untyped-call]
+    return log_z
 
 
 def cross_entropy(
@@ -285,7 +283,7 @@ def cross_entropy(
     RETURNS (Tensor): *Shape:* ()
     """
     layout = student.layout
-    emissions, weights = student.on_host(emissions)
+    emissions, weights = student.copy_to_cpu(emissions)
 
     def weighted_sum(values: Tensor) -> Tensor:
         values = values.double()
@@ -295,16 +293,16 @@ def cross_entropy(
     scores = emissions.new_full((emissions.size(0), layout.n_tags), -torch.inf, dtype=upcast(teacher_emissions).dtype)
     teacher_scores = teacher_emissions.detach().to(scores)
     if under_annotation is None:
-        grown = teacher.resize(layout.n_labels).cpu()
+        extended = teacher.with_labels(layout.n_labels).cpu()
     else:
-        grown = _grown_like_outside(teacher, layout.n_labels).cpu()
+        extended = _with_labels_like_outside(teacher, layout.n_labels).cpu()
         scores[:] = teacher_scores[:, [teacher.layout.outside]]
     scores[:, of_teacher] = teacher_scores
-    features = (scores.requires_grad_(), *grown.weights)
+    features = (scores.requires_grad_(), *extended.weights)
     with torch.enable_grad():
         allowed = possible if under_annotation is None else under_annotation
         # The gradient of log Z is the teacher's expected count for each tag and transition.
-        counts = torch.autograd.grad(weighted_sum(grown.log_partition(scores, lengths, allowed)), features)
+        counts = torch.autograd.grad(weighted_sum(extended.log_partition(scores, lengths, allowed)), features)
     expected = [
         (count * score).sum(dtype=torch.float64) for count, score in zip(counts, (emissions, *weights), strict=True)
     ]
@@ -313,22 +311,22 @@ def cross_entropy(
 
 
 @torch.no_grad()
-def _grown_like_outside(crf: CRF, n_labels: int) -> CRF:
+def _with_labels_like_outside(crf: CRF, n_labels: int) -> CRF:
     """Return a CRF with additional labels that are scored like O.
 
     All transitions from and to a new label's tags have the parameters of O.
     """
-    present, grown = crf.layout.n_labels, CRF(n_labels).to(crf.start)
+    present, extended = crf.layout.n_labels, CRF(n_labels).to(crf.start)
     # Indices into the parameters of `crf` for each tag in the new CRF. Openers (B, O, S) can begin a sequence, and
     # closers (O, S, E) can end a sequence. Tags of new labels get the index of O.
     types, new = torch.arange(present), torch.zeros(n_labels - present, dtype=torch.long)
     openers = torch.cat([types, new + present, torch.tensor([present]), present + 1 + types, new + present])
     closers = torch.cat([torch.tensor([0]), 1 + types, new, 1 + present + types, new])
-    grown.start[:], grown.end[:] = crf.start[openers], crf.end[closers]
-    grown.outside[:] = crf.outside[closers][:, openers]
-    grown.inside[:] = crf.outside[0, present]
-    grown.inside[:, torch.cat([types, n_labels + types])] = crf.inside
-    return grown
+    extended.start[:], extended.end[:] = crf.start[openers], crf.end[closers]
+    extended.outside[:] = crf.outside[closers][:, openers]
+    extended.inside[:] = crf.outside[0, present]
+    extended.inside[:, torch.cat([types, n_labels + types])] = crf.inside
+    return extended
 
 
 class CRFHead(nn.Module):
@@ -354,10 +352,10 @@ class CRFHead(nn.Module):
         """Compute the emissions. *Shape:* (tokens, width) to (tokens, depth * tags)"""
         return self.emit(self.dropout(tokens))
 
-    def grown(self, n_labels: int) -> CRFHead:
-        """Return a copy with additional labels. The emissions and parameters of existing labels don't change."""
+    def with_labels(self, n_labels: int) -> CRFHead:
+        """Return a copy with `n_labels` labels. The emissions and parameters of existing labels don't change."""
         head = CRFHead(width=self.emit.in_features, n_labels=n_labels, dropout=self.dropout.p, depth=self.depth)
-        head.crf = self.crf.resize(n_labels)
+        head.crf = self.crf.with_labels(n_labels)
         # Each nesting depth has its own block of rows in the linear layer's weight.
         first = np.arange(self.depth)[:, None] * head.crf.layout.n_tags
         present = torch.from_numpy((first + self.crf.layout.within(head.crf.layout)).ravel())

@@ -118,11 +118,11 @@ def decode_uncertain(
     is_first[1:] |= sequence[1:] != sequence[:-1]
     first = np.flatnonzero(is_first)
     last = np.append(first[1:], uncertain.size) - 1
-    stretches, sequence_of_stretch = Packing(last - first + 1), sequence[first]
+    runs, sequence_of_run = Packing(last - first + 1), sequence[first]
 
     first_token, last_token = uncertain[first], uncertain[last]
-    begins_sequence = first_token == packing.offsets[sequence_of_stretch]
-    ends_sequence = last_token + 1 == (packing.offsets + packing.lengths)[sequence_of_stretch]
+    begins_sequence = first_token == packing.offsets[sequence_of_run]
+    ends_sequence = last_token + 1 == (packing.offsets + packing.lengths)[sequence_of_run]
     # np.where evaluates both alternatives, so the neighbouring tag's index must be valid even where a sequence starts
     # or ends.
     tags_before, tags_after = tags[first_token - 1], tags[np.minimum(last_token + 1, tags.size - 1)]
@@ -130,14 +130,14 @@ def decode_uncertain(
     scores[:, first] += np.where(begins_sequence, start[:, None], table[tags_before].T)
     scores[:, last] += np.where(ends_sequence, end[:, None], table[:, tags_after])
 
-    found, best = best_paths(scores[:, stretches.forward], table, stretches)
-    impossible = sequence_of_stretch[stretches.order[~(best > -np.inf)]]
+    found, best = best_paths(scores[:, runs.forward], table, runs)
+    impossible = sequence_of_run[runs.order[~(best > -np.inf)]]
     if impossible.size:
         raise ValueError(
             f"no path of allowed tags with a finite score for sequence(s) {np.unique(impossible).tolist()}: the tags "
             "allowed for neighbouring tokens contradict each other, or the emissions are not finite"
         )
-    tags[uncertain[stretches.forward]] = found
+    tags[uncertain[runs.forward]] = found
 
 
 # A path, given by its score and its tag ids.

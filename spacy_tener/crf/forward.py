@@ -51,16 +51,18 @@ class ForwardStep:
         leading = (len(like), width)
         self.closers = layout.closers
         self.shift = np.empty((*leading, 1), like.dtype)
-        self.extra = np.empty((*leading, n_labels), like.dtype)
-        self.relative, self.reached = (np.empty((*leading, n_tags), like.dtype) for _ in range(2))
-        self.begin, self.inside = self.relative[..., layout.begin], self.relative[..., layout.inside]
-        self.continued = self.reached[..., layout.end], self.reached[..., layout.inside]
+        self.label_max = np.empty((*leading, n_labels), like.dtype)
+        self.shifted_scores, self.sums = (np.empty((*leading, n_tags), like.dtype) for _ in range(2))
+        # Views of the buffers. Subtracting from `begin` and `inside` changes `shifted_scores`, and adding to the blocks
+        # in `continued` changes `sums`, which contains a logsumexp for each tag.
+        self.begin, self.inside = self.shifted_scores[..., layout.begin], self.shifted_scores[..., layout.inside]
+        self.continued = self.sums[..., layout.end], self.sums[..., layout.inside]
 
     def shifted(self, scores: AnyFloats, *, has_forbidden_tags: bool) -> AnyFloats:
         """Shift the forward scores of the previous token, so that their exponentials do not underflow.
 
         Each group's maximum is subtracted. The groups of tags are explained in the module docstring. The method sets
-        `self.shift` to the maximum of O, S and E. It sets `self.extra` to the maximum of B and I for each label,
+        `self.shift` to the maximum of O, S and E. It sets `self.label_max` to the maximum of B and I for each label,
         relative to `self.shift`.
 
         scores (AnyFloats): Forward scores of the previous token. *Shape:* (D, width, tags)
@@ -72,13 +74,13 @@ class ForwardStep:
         np.maximum.reduce(scores[..., self.closers], axis=-1, keepdims=True, out=self.shift)
         if has_forbidden_tags:
             zero_neg_inf(self.shift)
-        np.subtract(scores, self.shift, out=self.relative)
-        np.maximum(self.begin, self.inside, out=self.extra)
+        np.subtract(scores, self.shift, out=self.shifted_scores)
+        np.maximum(self.begin, self.inside, out=self.label_max)
         if has_forbidden_tags:
-            zero_neg_inf(self.extra)
-        self.begin -= self.extra
-        self.inside -= self.extra
-        return self.relative
+            zero_neg_inf(self.label_max)
+        self.begin -= self.label_max
+        self.inside -= self.label_max
+        return self.shifted_scores
 
     def __call__(
         self,
@@ -100,15 +102,15 @@ class ForwardStep:
         can_exponentiate (bool): Whether a matrix product is used instead of logsumexp, see `Transitions`.
         has_forbidden_tags (bool): Whether emissions can be -inf.
         """
-        relative = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
+        shifted_scores = self.shifted(previous, has_forbidden_tags=has_forbidden_tags)
         if can_exponentiate:
-            np.matmul(np.exp(relative, out=relative), table, out=self.reached)
-            np.log(self.reached, out=self.reached)
+            np.matmul(np.exp(shifted_scores, out=shifted_scores), table, out=self.sums)
+            np.log(self.sums, out=self.sums)
         else:
-            self.reached[:] = log_sum(relative[..., None] + table[:, None], axis=-2)[..., 0, :]
+            self.sums[:] = log_sum(shifted_scores[..., None] + table[:, None], axis=-2)[..., 0, :]
         for continued in self.continued:
-            continued += self.extra
-        current += self.reached
+            continued += self.label_max
+        current += self.sums
 
 
 def zero_neg_inf(scores: AnyFloats) -> AnyFloats:
@@ -230,24 +232,25 @@ class ForwardBackward:
     def unnormalized_log_marginals(self) -> tuple[AnyFloats, AnyFloats]:
         """Return the unnormalized log-probability of each tag at each token, and each token's normalization term.
 
-        The log-probability of a tag is `scores - normalizer`. Both arrays omit the same shifts, which cancel out in the
-        difference.
+        The log-probability of a tag is `log_scores - normalizer`. Both arrays omit the same shifts, which cancel out in
+        the difference.
 
-        RETURNS (tuple[AnyFloats, AnyFloats]): Scores, *Shape:* (tokens, tags), and normalizer, *Shape:* (tokens, 1).
+        RETURNS (tuple[AnyFloats, AnyFloats]): `log_scores`, *Shape:* (tokens, tags), and `normalizer`, *Shape:*
+            (tokens, 1).
         """
         forbidden = self.emissions == -np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
-            paths: AnyFloats = self.alpha + self.beta - self.emissions
-            paths[forbidden] = -np.inf
-            return paths, zero_neg_inf(log_sum(paths, axis=-1))
+            log_scores: AnyFloats = self.alpha + self.beta - self.emissions
+            log_scores[forbidden] = -np.inf
+            return log_scores, zero_neg_inf(log_sum(log_scores, axis=-1))
 
     def marginals(self) -> AnyFloats:
         """Return the marginal probability of each tag at each token. *Shape:* (tokens, tags)"""
-        paths, total = self.unnormalized_log_marginals()
-        paths -= total
-        return np.exp(paths, out=paths)
+        log_scores, normalizer = self.unnormalized_log_marginals()
+        log_scores -= normalizer
+        return np.exp(log_scores, out=log_scores)
 
-    def transition_log_marginals(self, total: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
+    def transition_log_marginals(self, normalizer: AnyFloats) -> tuple[AnyFloats, AnyFloats]:
         """Return two terms of each transition's log-probability, `source` and `target`.
 
             log P(y_(t-1) = i, y_t = j) = source[t, i] + table[i, j] + target[t, j]
@@ -256,18 +259,18 @@ class ForwardBackward:
         i, sums over all tokens can be computed as matrix products. The terms exist for all tokens that have a previous
         token (`packing.later`).
 
-        total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        normalizer (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
         RETURNS (tuple[AnyFloats, AnyFloats]): `source` and `target`. *Shape:* (later tokens, tags) each
         """
         layout, later = self.transitions.layout, self.packing.later
         step = ForwardStep(layout, self.alpha[None], later.size)
         with np.errstate(invalid="ignore"):
             source = step.shifted(self.alpha[None, later - 1], has_forbidden_tags=True)[0]
-        target = self.beta[later] - total[later]
-        # `source` omits `extra`, the maximum of B and I for each label. Add it to E and I, the only tags that can
+        target = self.beta[later] - normalizer[later]
+        # `source` omits `label_max`, the maximum of B and I for each label. Add it to E and I, the only tags that can
         # follow B and I.
         for block in (layout.end, layout.inside):
-            target[:, block] += step.extra[0]
+            target[:, block] += step.label_max[0]
         if self.transitions.can_exponentiate:
             # Clip `target` to avoid exp(inf) * 0 = NaN. This only affects tags that no path can reach. For all other
             # tags, `target` is below MAX_EXPONENT, because probabilities do not exceed 1.
@@ -275,16 +278,16 @@ class ForwardBackward:
         return source, target
 
     @one_thread
-    def expected_transitions(self, total: AnyFloats, weight: AnyFloats) -> AnyFloats:
+    def expected_transitions(self, normalizer: AnyFloats, weight: AnyFloats) -> AnyFloats:
         """Return the expected count of each transition, as needed for the gradient of the CRF loss.
 
-        total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+        normalizer (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
         weight (AnyFloats): Weight of each token in the sum. A transition has the weight of its second token.
             *Shape:* (tokens, 1)
         RETURNS (AnyFloats): Expected counts `[from, to]`. *Shape:* (tags, tags)
         """
         table = self.transitions.table
-        source, target = self.transition_log_marginals(total)
+        source, target = self.transition_log_marginals(normalizer)
         weight = weight[self.packing.later]
         counts: AnyFloats
         if self.transitions.can_exponentiate:

@@ -78,37 +78,41 @@ def span_marginals(forward_backward: ForwardBackward, spans: EntitySpans) -> Any
     offsets = forward_backward.packing.offsets[spans.sequence]
     first, last, label = spans.start + offsets, spans.end + offsets - 1, spans.label
     layout = forward_backward.transitions.layout
-    paths, total = forward_backward.unnormalized_log_marginals()
-    single = paths[first, layout.single.start + label] - total[first, 0]
+    log_scores, normalizer = forward_backward.unnormalized_log_marginals()
+    single = log_scores[first, layout.single.start + label] - normalizer[first, 0]
+    # `longer` is meaningless for entities with one token, whose values are ignored.
     with np.errstate(invalid="ignore"):
-        scores = np.where(first == last, single, log_probability_of_longer(forward_backward, total, first, last, label))
-    return np.exp(scores)
+        longer = log_probability_of_longer(forward_backward, normalizer, first, last, label)
+    return np.exp(np.where(first == last, single, longer))
 
 
 def log_probability_of_longer(
-    forward_backward: ForwardBackward, total: AnyFloats, first: IntArray, last: IntArray, label: IntArray
+    forward_backward: ForwardBackward, normalizer: AnyFloats, first: IntArray, last: IntArray, label: IntArray
 ) -> AnyFloats:
     """Return the log-probability of entities with two or more tokens. *Shape:* (spans,)
 
-    The function evaluates the equation in the module docstring.
+    The function evaluates the equation in the module docstring. Entities with one token are allowed, but their values
+    are meaningless, and the caller must ignore them.
 
     forward_backward (ForwardBackward): The forward and backward scores.
-    total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+    normalizer (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
     first, last (IntArray): Indices of each entity's first and last token in the batch. *Shape:* (spans,)
     label (IntArray): Label index of each entity. *Shape:* (spans,)
     """
     layout = forward_backward.transitions.layout
     begin, end = layout.begin.start + label, layout.end.start + label
-    # alpha at `first` omits the shifts before `first`, and `total` at `last` omits the shifts before `last` (see
+    # alpha at `first` omits the shifts before `first`, and `normalizer` at `last` omits the shifts before `last` (see
     # `crf.forward`). The difference, which is the sum of the shifts from `first` to `last - 1`, must be subtracted.
     shifts = running_sums(forward_backward.shifts())
     around = forward_backward.alpha[first, begin] + forward_backward.beta[last, end]
-    outer: AnyFloats = around - total[last, 0] - (shifts[last] - shifts[first])
+    outer: AnyFloats = around - normalizer[last, 0] - (shifts[last] - shifts[first])
     return outer + fixed_path_scores(forward_backward, first, last, label)
 
 
 def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: IntArray, label: IntArray) -> AnyFloats:
     """Return the term `inner` of the equation in the module docstring, for entities with two or more tokens.
+
+    For entities with one token, the values are meaningless.
 
     `inner` contains the transition scores within the entity, and the emission scores of I at all tokens except the
     first and the last.
@@ -123,10 +127,10 @@ def fixed_path_scores(forward_backward: ForwardBackward, first: IntArray, last: 
     # Prefix sums cannot contain -inf, because -inf minus -inf is NaN. The forbidden tags are counted in separate
     # prefix sums.
     forbidden = inner == -np.inf
-    sums, barriers = running_sums(np.where(forbidden, 0.0, inner)), running_sums(forbidden.astype(np.float64))
+    sums, n_forbidden = running_sums(np.where(forbidden, 0.0, inner)), running_sums(forbidden.astype(np.float64))
     stop = np.maximum(last, first + 1)
     emitted = sums[stop, label] - sums[first + 1, label]
-    emitted[barriers[stop, label] > barriers[first + 1, label]] = -np.inf
+    emitted[n_forbidden[stop, label] > n_forbidden[first + 1, label]] = -np.inf
     count = stop - first - 1
     through = table[begin, inside] + (count - 1) * table[inside, inside] + table[inside, end]
     scores: AnyFloats = emitted + np.where(count == 0, table[begin, end], through)
@@ -147,16 +151,16 @@ def outside_marginals(
     last = np.asarray(end, dtype=np.int64) + forward_backward.packing.offsets[sequence] - 1
     emissions = forward_backward.emissions[:, outside].astype(np.float64)
     forbidden = emissions == -np.inf
-    sums, barriers = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
-    _, total = forward_backward.unnormalized_log_marginals()
+    sums, n_forbidden = running_sums(np.where(forbidden, 0.0, emissions)), running_sums(forbidden.astype(np.int64))
+    _, normalizer = forward_backward.unnormalized_log_marginals()
     # alpha and beta include the emissions of the first and the last token. The prefix sums add the emissions between
     # them. If the span has one token, alpha and beta both include its emission, and the difference of the prefix sums
     # subtracts it once.
     with np.errstate(invalid="ignore"):
-        scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - total[last, 0]
+        scores = forward_backward.alpha[first, outside] + forward_backward.beta[last, outside] - normalizer[last, 0]
         scores += sums[last] - sums[first + 1] - (shifts[last] - shifts[first])
         scores += (last - first) * forward_backward.transitions.table[outside, outside]
-        probabilities: AnyFloats = np.where(barriers[last + 1] > barriers[first], 0.0, np.exp(scores))
+        probabilities: AnyFloats = np.where(n_forbidden[last + 1] > n_forbidden[first], 0.0, np.exp(scores))
     return probabilities
 
 
@@ -184,9 +188,9 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
         forward_backward.packing.later,
         forward_backward.transitions.table,
     )
-    paths, total = forward_backward.unnormalized_log_marginals()
-    tags = np.exp(paths - total)
-    source, target = forward_backward.transition_log_marginals(total)
+    log_scores, normalizer = forward_backward.unnormalized_log_marginals()
+    tags = np.exp(log_scores - normalizer)
+    source, target = forward_backward.transition_log_marginals(normalizer)
     # Conditional probability `[previous tag, tag, token, label]`. The previous tag is B or I, and the tag is I or E.
     # The probability is 0 at a sequence's first token. An additional column of zeros after the last token ends the
     # search there. *Shape:* (2, 2, tokens + 1, labels)
@@ -200,13 +204,17 @@ def probable_spans(forward_backward: ForwardBackward, minimum: float) -> tuple[E
     first, label = np.nonzero(tags[:, layout.single] >= minimum)
     found = [(first, first + 1, label, tags[first, layout.single.start + label])]
     first, label = np.nonzero(tags[:, layout.begin] >= minimum)
-    last, continues = first, tags[first, layout.begin.start + label]
+    # `prefix_probability` is P(B I .. I) for the tokens from `first` to `last`.
+    last, prefix_probability = first, tags[first, layout.begin.start + label]
     to_inside, to_end = conditional[0]
     while first.size:
         last = last + 1
-        probability, continues = continues * to_end[last, label], continues * to_inside[last, label]
+        probability = prefix_probability * to_end[last, label]
+        prefix_probability = prefix_probability * to_inside[last, label]
         found.append(tuple(column[probability >= minimum] for column in (first, last + 1, label, probability)))
-        first, last, label, continues = (column[continues >= minimum] for column in (first, last, label, continues))
+        is_candidate = prefix_probability >= minimum
+        candidates = (first, last, label, prefix_probability)
+        first, last, label, prefix_probability = (column[is_candidate] for column in candidates)
         to_inside, to_end = conditional[1]
     first, stop, label, probability = (np.concatenate(columns) for columns in zip(*found, strict=True))
     sequence = forward_backward.packing.sequence[first]
@@ -234,27 +242,27 @@ def expected_score(forward_backward: ForwardBackward) -> AnyFloats:
     RETURNS (AnyFloats): The expected scores in float64. *Shape:* (sequences,)
     """
     packing, transitions = forward_backward.packing, forward_backward.transitions
-    paths, total = forward_backward.unnormalized_log_marginals()
-    tags = np.exp(paths - total)
+    log_scores, normalizer = forward_backward.unnormalized_log_marginals()
+    tags = np.exp(log_scores - normalizer)
     first, last = packing.first, packing.last
     steps = (tags * replace_neg_inf(forward_backward.emissions)).sum(axis=1, dtype=np.float64)
     steps[first] += (tags[first] * replace_neg_inf(transitions.start)).sum(axis=1)
     steps[last] += (tags[last] * replace_neg_inf(transitions.end)).sum(axis=1)
-    steps[packing.later] += expected_transition_scores(forward_backward, total)
+    steps[packing.later] += expected_transition_scores(forward_backward, normalizer)
     return packing.sums(steps)
 
 
 @one_thread
-def expected_transition_scores(forward_backward: ForwardBackward, total: AnyFloats) -> AnyFloats:
+def expected_transition_scores(forward_backward: ForwardBackward, normalizer: AnyFloats) -> AnyFloats:
     """Return the expected transition score between each token and the previous token.
 
     Each sequence's first token is excluded, since it has no previous token.
 
-    total (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
+    normalizer (AnyFloats): The normalizer returned by `unnormalized_log_marginals`. *Shape:* (tokens, 1)
     RETURNS (AnyFloats): The expected scores. *Shape:* (later tokens,)
     """
     table = forward_backward.transitions.table
-    source, target = forward_backward.transition_log_marginals(total)
+    source, target = forward_backward.transition_log_marginals(normalizer)
     if forward_backward.transitions.can_exponentiate:
         means: AnyFloats = (np.exp(source) @ (np.exp(table) * replace_neg_inf(table)) * np.exp(target)).sum(axis=1)
         return means

@@ -89,8 +89,8 @@ def _gains(scores: AnyFloats, transitions: Transitions, outside_is_forbidden: Bo
     if outside_is_forbidden.any():
         # If O is forbidden, the token must be in an entity. An allowed tag gets such a high gain that the entity's
         # total gain is positive even if all other tokens have the gain -FLOOR.
-        forbidden = gains[:, outside_is_forbidden]
-        gains[:, outside_is_forbidden] = np.where(np.isposinf(forbidden), FLOOR * (longest + 1), -np.inf)
+        gains_without_o = gains[:, outside_is_forbidden]
+        gains[:, outside_is_forbidden] = np.where(np.isposinf(gains_without_o), FLOOR * (longest + 1), -np.inf)
     np.maximum(gains, -FLOOR, out=gains)
     gains[layout.outside] = -FLOOR  # O is not part of an entity
     return gains

@@ -68,7 +68,7 @@ def parameter_indices(layout: TagLayout) -> IntArray:
     scores[0, layout.openers], scores[1, layout.closers] = start, end
     scores[2:][layout.closers, layout.openers] = outside.reshape(layout.n_open, layout.n_open)
     for source, parameters in zip((layout.begin, layout.inside), inside.reshape(2, 2, layout.n_labels), strict=True):
-        same_type(scores[2:], layout, source)[:] = parameters
+        same_label_transitions(scores[2:], layout, source)[:] = parameters
     return scores.ravel()
 
 
@@ -137,7 +137,7 @@ class Transitions:
         return start, np.stack([self.table, self.table.T[swap][:, swap]])
 
 
-def same_type(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
+def same_label_transitions(table: AnyFloats, layout: TagLayout, source: slice) -> AnyFloats:
     """Return a writable view of the transition scores from B or I to E and I with the same label. *Shape:* (2, labels)
 
     table (AnyFloats): Transition matrix. *Shape:* (tags, tags)
@@ -157,7 +157,7 @@ def inside_scores(table: AnyFloats, layout: TagLayout) -> AnyFloats:
     layout (TagLayout): The tag ids.
     RETURNS (AnyFloats): Scores `[from, to, label]`. *Shape:* (2, 2, labels)
     """
-    return np.stack([same_type(table, layout, source) for source in (layout.begin, layout.inside)])
+    return np.stack([same_label_transitions(table, layout, source) for source in (layout.begin, layout.inside)])
 
 
 def weight_gradients(layout: TagLayout, start: AnyFloats, end: AnyFloats, table: AnyFloats) -> CRFArrays:

@@ -40,10 +40,10 @@ class CharacterFeatures:
         """
         rows = self.tables(characters)
         hidden = self.encode(rows, lengths) if len(rows) else np.zeros((0, self.out.weight.shape[0]), np.float32)
-        return self.out(rectified_maximum(hidden, as_lengths(lengths)))[words]
+        return self.out(max_pool_relu(hidden, as_lengths(lengths)))[words]
 
 
-def rectified_maximum(rows: FloatArray, lengths: IntArray) -> FloatArray:
+def max_pool_relu(rows: FloatArray, lengths: IntArray) -> FloatArray:
     """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a zero vector.
 
     rows (FloatArray): Hidden states of all characters. *Shape:* (characters, width)

@@ -72,10 +72,10 @@ class CharacterEncoder(nn.Module):
         if not len(characters):
             return self.out.bias.expand(len(lengths), -1)
         hidden = self.encode(characters, lengths)
-        return self.out(rectified_maximum(hidden, lengths))
+        return self.out(max_pool_relu(hidden, lengths))
 
 
-def rectified_maximum(rows: Tensor, lengths: Lengths) -> Tensor:
+def max_pool_relu(rows: Tensor, lengths: Lengths) -> Tensor:
     """Apply max pooling over the characters in each word, followed by ReLU. An empty word gets a zero vector.
 
     rows (Tensor): Hidden states of all characters. *Shape:* (characters, width)

@@ -92,7 +92,7 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(without_entities(example.predicted) for example in examples))
-    key = pipe.overlap_key
+    key = pipe.nested_key
     if key is not None and not any(key in example.reference.spans for example in examples):
         fix = "Convert the corpus with `--overlap spans`, so that nested entities are annotated."
         raise UserError(f"{source}: the Docs have no doc.spans['{key}']", fix)

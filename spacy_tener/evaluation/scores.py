@@ -6,7 +6,7 @@ The counts follow the same rules as spaCy's scorer, and therefore agree with its
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,8 +42,6 @@ class CountingScorer(Scorer):
     The score `ents_counts` maps each label to its counts `tp`, `fp` and `fn`. The score `ents_counts_per_doc` is a list
     with `[tp, fp, fn]` for each Doc.
     """
-
-    examples: Sequence[Example] = ()
 
     def score(self, examples: Iterable[Example], *, per_component: bool = False) -> dict[str, Any]:
         examples = list(examples)

@@ -94,7 +94,7 @@ def explain(
     docs = pipeline.prepare(without_entities(text.predicted) if isinstance(text, Example) else text for text in sources)
     decodings = list(pipeline.ner.decode(docs))
     explained = [
-        explainer(decoding, _gold(text, pipeline.ner.overlap_key), k_best, alternatives)
+        explainer(decoding, _gold(text, pipeline.ner.nested_key), k_best, alternatives)
         for text, decoding in zip(sources, decodings, strict=True)
     ]
     # Components after the `tener_ner` may change the Docs, so they run after the Docs have been explained.

@@ -154,8 +154,8 @@ def joined_letters(graph: Graph, codes: Value) -> Value:
 def word_neighbours(graph: Graph, units: UnitValues) -> Value:
     """Add ONNX nodes that compute which neighbours of each unit belong to the same Latin word. *Shape:* (units,)
 
-    A unit is the token or character that the model tags. The values are 0 for no neighbour, 1 for the previous unit, 2
-    for the next unit, and 3 for both, as in `pipeline.units.letter_neighbours`.
+    A unit is the token or character that the model tags. The values are sums of the flags
+    `PREVIOUS_IN_WORD` and `NEXT_IN_WORD`, as in `pipeline.units.letter_neighbours`.
     """
     joined = (joined_letters(graph, units.codes) & _follows_directly(graph, units)).to(np.int64)
     return joined + graph.Concat(joined[1:], [0], axis=0)[: graph.size(joined)] * 2

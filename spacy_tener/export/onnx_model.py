@@ -25,7 +25,7 @@ from spacy.lang.zh import ChineseTokenizer, Segmenter
 from spacy.language import Language
 
 from ..about import __version__
-from ..architectures.tagger import crf_scorer
+from ..architectures.tagger import crf_predictor
 from ..crf.transitions import Transitions
 from ..errors import UserError, check_package, install
 from ..features.word_lists import WordList
@@ -105,7 +105,7 @@ def write_tagger(
     write = LayerWriter(graph, codes, units, nlp, half=half).prepare(pipe.model)
     n_units = graph.size(units.starts)
     emissions = compute_in_batches(graph, windows, n_units, depth * labels.layout.n_tags, write)
-    weights = [weight.astype(np.float64) for weight in crf_scorer(pipe.model).weights]
+    weights = [weight.astype(np.float64) for weight in crf_predictor(pipe.model).weights]
     # Viterbi uses the original transition scores, and probabilities are calibrated by the temperature.
     transitions, scaled = Transitions.of(*weights), Transitions.of(*(weight / pipe.temperature for weight in weights))
     neighbours = word_neighbours(graph, units)

@@ -160,7 +160,7 @@ class WordLists:
         They replace all lists that are saved with the pipeline.
         """
         saved = {
-            name: WordList({word: make_entry(tag, hidden) for word, tag, hidden in rows})
+            name: WordList({word: make_entry(tag, hidden=hidden) for word, tag, hidden in rows})
             for name, rows in message.items()
         }
         with LOCK:

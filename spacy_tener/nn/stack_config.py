@@ -65,6 +65,6 @@ class StackConfig:
         return self.ff_width or self.ff_factor * self.width
 
     @property
-    def map_dropout(self) -> float:
+    def attention_dropout_rate(self) -> float:
         """Dropout rate for the attention weights."""
         return self.dropout if self.attention_dropout is None else self.attention_dropout

@@ -3,9 +3,13 @@
 The results refer to texts, units and labels by their indices. A unit is a token or a character. `decoding.py` converts
 the results for a single Doc to entities with character offsets and labels.
 
-A model for nested entities has a `depth` above 1. It computes separate emission scores for each nesting depth. The
-entities at one depth do not overlap. The CRF decodes the depths independently, so their probabilities can be
-multiplied. The CRF's input consists of all texts at depth 0, followed by all texts at depth 1, and so on.
+A model for nested entities has a `depth` above 1. It computes separate emission scores for each of `depth` tag
+sequences. The index of a tag sequence is called its level. In 北京大学医学院, level 0 contains 北京大学医学院, level 1
+contains 北京, the innermost entity, and level 2 contains 北京大学 (see `nesting.py`). Names in this module that contain
+`depth` refer to these levels.
+
+The entities at one level do not overlap. The CRF decodes the levels independently, so their probabilities can be
+multiplied. The CRF's input consists of all texts at level 0, followed by all texts at level 1, and so on.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..crf.crf_numpy import PathScorer
+from ..crf.crf_numpy import CRFPredictor
 from ..crf.decode import ScoredPath
 from ..crf.forward import ForwardBackward
 from ..crf.marginals import EntitySpans, entropy, outside_marginals, probable_spans, span_marginals
@@ -57,26 +61,26 @@ class BatchDecoding:
     Each result is computed on first access, for all texts in the batch. In all results, `EntitySpans.sequence` is the
     text index. A unit is a token or a character.
 
-    crf (PathScorer): The CRF.
+    crf (CRFPredictor): The CRF.
     emissions (AnyFloats): Emission scores for all texts, concatenated. *Shape:* (depth, units, tags)
     lengths (list[int]): Number of units in each text.
     allowed (Mask | None): Mask that marks the allowed tags for each unit. None allows all tags. *Shape:* (depth, units,
         tags)
     temperature (float): Temperature for calibrated probabilities. All scores are divided by it. The best tag sequence
         does not depend on the temperature.
-    existing (frozenset[tuple[int, int, int, int]]): For a model for nested entities, the existing entities in the
-        texts, as text index, start, end and label index. They are part of every set of entities, even if the tag
-        sequence does not contain them.
+    existing_rows (frozenset[tuple[int, int, int, int]]): For a model for nested entities, the existing entities in the
+        texts, as text index, start unit, end unit and label index. They are part of every set of entities, even if the
+        tag sequence does not contain them.
     _k_best (dict[int, list[list[RankedEntities]]]): Cache for `k_best`. The key is k.
     _candidates (dict[float, list[ScoredSpans]]): Cache for `candidates`. The key is the minimum probability.
     """
 
-    crf: PathScorer
+    crf: CRFPredictor
     emissions: AnyFloats
     lengths: list[int]
     allowed: Mask | None
     temperature: float = 1.0
-    existing: frozenset[tuple[int, int, int, int]] = frozenset()
+    existing_rows: frozenset[tuple[int, int, int, int]] = frozenset()
     _k_best: dict[int, list[list[RankedEntities]]] = field(default_factory=dict, init=False)
     _candidates: dict[float, list[ScoredSpans]] = field(default_factory=dict, init=False)
 
@@ -103,12 +107,12 @@ class BatchDecoding:
 
     @cached_property
     def sequences(self) -> IntArray:
-        """Index of the CRF's input sequence for each depth and text. *Shape:* (depth, texts)"""
+        """Index of the CRF's input sequence for each level and text. *Shape:* (depth, texts)"""
         return np.arange(self.depth * self.n_texts).reshape(self.depth, self.n_texts)
 
     @property
     def _sequence_emissions(self) -> AnyFloats:
-        """Emission scores for all texts at all depths, concatenated. *Shape:* (depth * units, tags)"""
+        """Emission scores for all texts at all levels, concatenated. *Shape:* (depth * units, tags)"""
         return self.emissions.reshape(-1, self.crf.layout.n_tags)
 
     @property
@@ -121,7 +125,7 @@ class BatchDecoding:
 
     @cached_property
     def forward_backward(self) -> ForwardBackward:
-        """Forward and backward scores for all texts at all depths."""
+        """Forward and backward scores for all texts at all levels."""
         return self.crf.forward_backward(
             self._sequence_emissions, self._sequence_lengths, self._sequence_allowed, temperature=self.temperature
         )
@@ -136,7 +140,7 @@ class BatchDecoding:
         return merge_depths([self._entities(tags_at_depth) for tags_at_depth in tags.reshape(self.depth, -1)])
 
     def _entities(self, tags: IntArray) -> EntitySpans:
-        """Convert the tags of all texts at one depth to entities.
+        """Convert the tags of all texts at one level to entities.
 
         tags (IntArray): The tags for all texts, concatenated. *Shape:* (units,)
         """
@@ -158,7 +162,7 @@ class BatchDecoding:
     def probabilities(self, spans: EntitySpans) -> Probabilities:
         """Return the marginal probability of each span.
 
-        This is the probability that the span is an entity with its label, at any depth.
+        This is the probability that the span is an entity with its label, at any level.
 
         spans (EntitySpans): Labelled spans, which do not have to be in `best`.
         RETURNS (Probabilities): *Shape:* (spans,)
@@ -168,13 +172,13 @@ class BatchDecoding:
             at_depth = span_marginals(self.forward_backward, spans._replace(sequence=sequences[spans.sequence])).clip(
                 0.0, 1.0
             )
-            # P(A or B) = P(A) + (1 - P(A)) P(B), where A is an entity at the previous depths, and B at this depth. The
-            # depths are independent.
+            # P(A or B) = P(A) + (1 - P(A)) P(B), where A is an entity at the previous levels, and B at this level. The
+            # levels are independent.
             probabilities += (1.0 - probabilities) * at_depth
         return probabilities
 
     def empty_probabilities(self, text: int, starts: IntArray, ends: IntArray) -> Probabilities:
-        """Return the probability that all units in a segment are O, at all depths.
+        """Return the probability that all units in a segment are O, at all levels.
 
         text (int): Index of the text that contains the segments.
         starts (IntArray): Each segment's first unit in the text. *Shape:* (segments,)
@@ -194,7 +198,7 @@ class BatchDecoding:
         They are in no particular order.
         """
         if minimum not in self._candidates:
-            # Union bound: if the probability of a span is at least `minimum`, the probability at one of the depths is
+            # Union bound: if the probability of a span is at least `minimum`, the probability at one of the levels is
             # at least `minimum / depth`.
             spans, probabilities = probable_spans(self.forward_backward, minimum / self.depth)
             if self.depth > 1:
@@ -212,7 +216,7 @@ class BatchDecoding:
         """Return the k best sets of entities for each text.
 
         The sets are ranked by their best tag sequence, so the first set is the same as in `best`. With nested entities,
-        several tag sequences can contain the same set, because an entity can be at different depths. The probabilities
+        several tag sequences can contain the same set, because an entity can be at different levels. The probabilities
         of these tag sequences are summed. Since at most `16 * k` tag sequences are searched, the sum is a lower bound
         for the set's probability. So a set can be more probable than a set before it.
 
@@ -254,7 +258,7 @@ class BatchDecoding:
 
         text (int): Index of the text.
         combinations (Sequence[tuple[float, tuple[IntArray, ...]]]): Each tag sequence's score, and its tags at each
-            depth, best first.
+            level, best first.
         RETURNS (list[tuple[EntitySpans, float]]): The sets with their log probabilities, ranked by their best tag
             sequence.
         """
@@ -263,7 +267,7 @@ class BatchDecoding:
             log_probability = score / self.temperature - self.log_partitions[text]
             levels = [self.crf.layout.decode(tags) for tags in tags_by_depth]
             spans = merge_depths([EntitySpans(np.full(start.size, text), start, *rest) for start, *rest in levels])
-            key = frozenset(zip(*(column.tolist() for column in spans), strict=True)) - self.existing
+            key = frozenset(zip(*(column.tolist() for column in spans), strict=True)) - self.existing_rows
             if key in sets:
                 log_probability = float(np.logaddexp(sets[key][1], log_probability))
             sets[key] = spans, log_probability
@@ -274,14 +278,14 @@ class BatchDecoding:
         """Probabilities that units and the gaps before them are outside entities, for each text. *Shape:* (units, 2)
         each
 
-        The first column is the probability that the unit is O at all depths. The second column is the probability that
+        The first column is the probability that the unit is O at all levels. The second column is the probability that
         no entity contains both the unit and the previous unit.
         """
         layout, marginals = self.crf.layout, self.forward_backward.marginals().astype(np.float64)
-        is_outside = marginals[:, layout.outside]
+        p_outside = marginals[:, layout.outside]
         # An entity continues from the previous unit if the unit's tag is I or E.
-        is_boundary = (1.0 - marginals[:, layout.continuers].sum(axis=1)).clip(0.0, 1.0)
-        by_depth = np.stack([is_outside, is_boundary], axis=1).reshape(self.depth, -1, 2)
+        p_boundary = (1.0 - marginals[:, layout.continuers].sum(axis=1)).clip(0.0, 1.0)
+        by_depth = np.stack([p_outside, p_boundary], axis=1).reshape(self.depth, -1, 2)
         return np.split(by_depth.prod(axis=0), self.offsets[1:])
 
     @cached_property
@@ -291,13 +295,13 @@ class BatchDecoding:
 
     @cached_property
     def log_partitions(self) -> list[float]:
-        """Each text's log-partition function, summed over all depths."""
+        """Each text's log-partition function, summed over all levels."""
         return self._sum_depths(self.forward_backward.log_partition())
 
     def _sum_depths(self, values: AnyFloats) -> list[float]:
-        """Sum each text's values over all depths.
+        """Sum each text's values over all levels.
 
-        values (AnyFloats): A value for each text at each depth. *Shape:* (depth * texts,)
+        values (AnyFloats): A value for each text at each level. *Shape:* (depth * texts,)
         RETURNS (list[float]): *Shape:* (texts,)
         """
         sums: list[float] = values.reshape(self.depth, self.n_texts).sum(axis=0).tolist()
@@ -316,13 +320,13 @@ class BatchDecoding:
 
 
 def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> list[tuple[float, tuple[IntArray, ...]]]:
-    """Return the k best combinations of tag sequences, with one tag sequence for each depth.
+    """Return the k best combinations of tag sequences, with one tag sequence for each level.
 
     The score of a combination is the sum of its tag sequences' scores.
 
-    paths_by_depth (Sequence[list[ScoredPath]]): For each depth, a text's k best tag sequences.
+    paths_by_depth (Sequence[list[ScoredPath]]): For each level, a text's k best tag sequences.
     k (int): Maximum number of combinations.
-    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): Each combination's score, and its tags at each depth, best
+    RETURNS (list[tuple[float, tuple[IntArray, ...]]]): Each combination's score, and its tags at each level, best
         first.
     """
     best: list[tuple[float, tuple[IntArray, ...]]] = [(0.0, ())]
@@ -331,13 +335,13 @@ def best_combinations(paths_by_depth: Sequence[list[ScoredPath]], k: int) -> lis
             (score + path_score, (*tags, path_tags))
             for (score, tags), (path_score, path_tags) in itertools.product(best, paths)
         )
-        # Scores are summed over depths, so only the k best combinations of the previous depths have to be extended.
+        # Scores are summed over levels, so only the k best combinations of the previous levels have to be extended.
         best = heapq.nlargest(k, sums, key=lambda combination: combination[0])
     return best
 
 
 def merge_depths(levels: Sequence[EntitySpans]) -> EntitySpans:
-    """Merge the entities at all depths, without duplicates.
+    """Merge the entities at all levels, without duplicates.
 
     They are sorted by text and position. Outer entities come before the entities that they contain.
     """
@@ -364,7 +368,7 @@ def decode_nothing(n_labels: int, n_texts: int, depth: int = 1) -> BatchDecoding
     shapes = (n_open, n_open, (n_open, n_open), (2, 2 * n_labels))
     start, end, outside, inside = (np.zeros(shape, dtype=np.float32) for shape in shapes)
     emissions = np.empty((depth, 0, 4 * n_labels + 1), dtype=np.float32)
-    return BatchDecoding(PathScorer((start, end, outside, inside)), emissions, [0] * n_texts, None)
+    return BatchDecoding(CRFPredictor((start, end, outside, inside)), emissions, [0] * n_texts, None)
 
 
 def select_spans(spans: EntitySpans, rows: slice | IntArray | Mask) -> EntitySpans:

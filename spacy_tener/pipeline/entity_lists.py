@@ -40,7 +40,15 @@ from .masks import NO_ENTITIES
 from .tags import is_label
 from .units import BEGIN, INSIDE
 from .windows import batch_by_size
-from .words import WordListEditor, WordListOwner, check_list_name, limit_words, pair_with_tags, strip_word, valid_words
+from .words import (
+    WordListEditor,
+    WordListOwner,
+    check_list_name,
+    checked_words,
+    pair_with_tags,
+    strip_word,
+    valid_words,
+)
 
 # Tag for blocked words, which have no label.
 _BLOCKED = ""
@@ -131,7 +139,7 @@ class EntityLists(WordListEditor, BatchPipe):
             existing list keeps its setting.
         """
         check_list_name(name)
-        self._change(name, _labelled_entries(limit_words(pair_with_tags(words, label), name)), saved=saved)
+        self._change(name, _labelled_entries(checked_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
         """Add blocked words to a list. They are never labelled as entities.
@@ -148,7 +156,8 @@ class EntityLists(WordListEditor, BatchPipe):
         if isinstance(words, Mapping):
             raise ValueError("Blocked words have no labels. Pass a list of words instead of a dictionary.")
         entries = {
-            strip_word(word): make_entry(_BLOCKED, False) for word, _ in limit_words(pair_with_tags(words), name)
+            strip_word(word): make_entry(_BLOCKED, hidden=False)
+            for word, _ in checked_words(pair_with_tags(words), name)
         }
         self._change(name, entries, saved=saved)
 
@@ -169,7 +178,7 @@ class EntityLists(WordListEditor, BatchPipe):
         check_list_name(name)
         lines = [
             line
-            for line in limit_words(read_list(Path(path), label, has_tags=True), name)
+            for line in checked_words(read_list(Path(path), label, has_tags=True), name)
             if line.frequency is None or line.frequency >= min_frequency
         ]
         entries = _labelled_entries(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
@@ -189,7 +198,7 @@ class EntityLists(WordListEditor, BatchPipe):
             for name, words in self.lists.lists.items():
                 entries = {
                     # Blocked words have no label, so their entries stay the same.
-                    word: make_entry(labels.get(entry.tag, entry.tag) if entry.tag else _BLOCKED, False)
+                    word: make_entry(labels.get(entry.tag, entry.tag) if entry.tag else _BLOCKED, hidden=False)
                     for word, entry in words.entries.items()
                 }
                 self.lists.put(name, WordList(entries, words.saved))
@@ -243,7 +252,7 @@ class EntityLists(WordListEditor, BatchPipe):
 
     def _warn_of_tokens(self, word: str) -> None:
         self._warn(
-            "is not made",
+            "misaligned",
             f"'{self.name}' leaves out {word!r} and other words that do not align with tokens. In "
             'spacy.blank("zh") each character is a token.',
         )
@@ -342,7 +351,7 @@ def _labelled_entries(
             )
         if reason:
             raise InputError(str(path), reason, fix, line=lines[number]) if lines else UserError(reason, fix)
-        entries[word] = make_entry(label, False)
+        entries[word] = make_entry(label, hidden=False)
     return entries
 
 
@@ -357,7 +366,7 @@ def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
         words = labelled_words(doc)
         if words:
             # Docs with the same words share a list.
-            docs_of.setdefault(tuple(_labelled_entries(limit_words(words, ATTRIBUTE)).items()), []).append(index)
+            docs_of.setdefault(tuple(_labelled_entries(checked_words(words, ATTRIBUTE)).items()), []).append(index)
     return [(_list_from_entries(words), np.array(indices)) for words, indices in docs_of.items()]
 
 

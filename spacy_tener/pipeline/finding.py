@@ -38,7 +38,7 @@ def entity_finders(nlp: Language) -> list[str]:
     return [name for name in nlp.pipe_names if "doc.ents" in nlp.get_pipe_meta(name).assigns]
 
 
-def span_finders(nlp: Language) -> dict[str, SpanCategorizer]:
+def spancat_pipes(nlp: Language) -> dict[str, SpanCategorizer]:
     """Return all `spancat` components by name. Their entities are in `doc.spans` and can overlap."""
     return {name: pipe for name, pipe in nlp.pipeline if isinstance(pipe, SpanCategorizer)}
 
@@ -48,8 +48,8 @@ def overlap_groups(nlp: Language) -> dict[str, str]:
 
     These components are every `spancat`, and every `tener_ner` that predicts nested entities.
     """
-    groups = {name: pipe.key for name, pipe in span_finders(nlp).items()}
-    return groups | {name: pipe.overlap_key or SCORES_KEY for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
+    groups = {name: pipe.key for name, pipe in spancat_pipes(nlp).items()}
+    return groups | {name: pipe.nested_key or SCORES_KEY for name, pipe in crf_pipes(nlp).items() if pipe.depth > 1}
 
 
 def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
@@ -57,7 +57,7 @@ def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
 
     pipeline_name (str): The pipeline's name in the error message.
     """
-    if not entity_finders(nlp) and not span_finders(nlp):
+    if not entity_finders(nlp) and not spancat_pipes(nlp):
         fix = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
         raise UserError(f"{pipeline_name} has no component that finds entities", fix)
 
@@ -78,7 +78,7 @@ def entity_labels(nlp: Language) -> list[str]:
 
     HTML pages assign colours to labels in this order.
     """
-    finders = dict.fromkeys((*crf_pipes(nlp), *entity_finders(nlp), *span_finders(nlp)))
+    finders = dict.fromkeys((*crf_pipes(nlp), *entity_finders(nlp), *spancat_pipes(nlp)))
     return list(dict.fromkeys(label for name in finders for label in nlp.pipe_labels.get(name, ())))
 
 
@@ -179,7 +179,7 @@ def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = T
 
     with_spancat (bool): Whether to include the spans of `spancat` components, which can overlap.
     """
-    keys = [pipe.key for pipe in span_finders(nlp).values()] if with_spancat else []
+    keys = [pipe.key for pipe in spancat_pipes(nlp).values()] if with_spancat else []
     return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 

@@ -2,6 +2,15 @@
 
 A model with `depth = n` predicts n tag sequences for each text. Entities in the same sequence do not overlap. The first
 sequence contains the outermost entities, as in a model without nested entities.
+
+An entity's depth and its level are different numbers, which `nesting_depths` and `nesting_levels` compute. The depth is
+counted from the outside, and is used in scores and reports. The level is the index of the tag sequence that contains
+the entity. Level 0 contains the outermost entities, and the other levels are counted from the inside:
+
+    entity          depth  level
+    北京大学医学院      0      0
+    北京大学            1      2
+    北京                2      1
 """
 
 from __future__ import annotations

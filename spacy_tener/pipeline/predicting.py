@@ -10,8 +10,8 @@ import numpy as np
 from spacy.attrs import ENT_IOB, IS_SPACE, LENGTH
 from spacy.tokens import Doc
 
-from ..architectures.tagger import TaggerModel, depth_of, on_host, split_depths
-from ..crf.crf_numpy import PathScorer
+from ..architectures.tagger import TaggerModel, copy_for_decoding, depth_of, split_depths
+from ..crf.crf_numpy import CRFPredictor
 from ..types import AnyFloats, IntArray
 from .batch_decoding import BatchDecoding, decode_nothing
 from .entities import UnitEntity
@@ -50,14 +50,14 @@ def decode_batches(
         lengths = [len(view) for view in texts]
         # A GPU still computes the emissions at this point. The masks are prepared on the CPU in the meantime.
         allowed = allowed_tags(texts, labels) if depth == 1 else None
-        crf_scorer, rows = on_host(model, scores)
+        crf_predictor, rows = copy_for_decoding(model, scores)
         emissions = split_depths(rows, depth).reshape(depth, len(rows), labels.layout.n_tags)
-        existing = frozenset[tuple[int, int, int, int]]()
+        existing_rows = frozenset[tuple[int, int, int, int]]()
         if depth > 1:
-            decode = partial(decode_depths, crf_scorer, emissions, lengths)
+            decode = partial(decode_depths, crf_predictor, emissions, lengths)
             allowed = allowed_nested_tags(texts, labels, depth, decode)
-            existing = existing_spans(texts, labels)
-        yield texts, BatchDecoding(crf_scorer, emissions, lengths, allowed, temperature, existing)
+            existing_rows = existing_spans(texts, labels)
+        yield texts, BatchDecoding(crf_predictor, emissions, lengths, allowed, temperature, existing_rows)
 
 
 def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tuple[int, int, int, int]]:
@@ -72,8 +72,8 @@ def existing_spans(views: Sequence[DocView], labels: LabelIndex) -> frozenset[tu
     )
 
 
-def decode_depths(crf: PathScorer, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
-    """Return the best tag sequence at each depth under a mask. *Shape:* (depth, units)"""
+def decode_depths(crf: CRFPredictor, emissions: AnyFloats, lengths: list[int], allowed: Mask) -> IntArray:
+    """Return the best tag sequence at each level under a mask. *Shape:* (depth, units)"""
     depth, _, n_tags = emissions.shape
     tags = crf.decode(emissions.reshape(-1, n_tags), lengths * depth, allowed.reshape(-1, n_tags))
     return tags.reshape(depth, -1)
@@ -93,14 +93,14 @@ def select_entities(batch: BatchDecoding, labels: Sequence[str], settings: NERSe
     ]
 
 
-def word_lengths(doc: Doc) -> IntArray:
+def token_lengths(doc: Doc) -> IntArray:
     """Return the length of each token in characters. White space tokens are skipped, because they can be very long."""
     lengths, is_space = doc.to_array([LENGTH, IS_SPACE]).astype(np.int64).T
-    words: IntArray = lengths[is_space == 0]
-    return words
+    without_space: IntArray = lengths[is_space == 0]
+    return without_space
 
 
-class TokenLengths:
+class TokenizationCheck:
     """Detects texts that are tokenized differently from the training data: into characters instead of words, or vice
     versa.
 
@@ -122,7 +122,7 @@ class TokenLengths:
         if trained is None or self._is_compared:
             return
         for view in views:
-            lengths = word_lengths(view.doc)
+            lengths = token_lengths(view.doc)
             self._tokens += lengths.size
             self._characters += int(lengths.sum())
         if self._tokens < _MIN_TOKENS:

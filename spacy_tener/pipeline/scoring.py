@@ -70,6 +70,7 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
         begins with the outermost depth. Its elements contain `p`, `r`, `f`, and the number of gold entities as `gold`.
     """
     per_type: dict[str, PRFScore] = defaultdict(PRFScore)
+    # Counts for each depth: correct predicted entities, predicted entities, found gold entities, gold entities.
     per_depth: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     for example in examples:
         if spans_key not in example.reference.spans:
@@ -79,10 +80,10 @@ def score_nested_entities(examples: Iterable[Example], *, spans_key: str) -> dic
         keys = dict.fromkeys(compared.key(entity.offsets) for entity in predicted)
         found, gold = [key for key in keys if compared.is_correct(key) is not None], list(compared.gold)
         # Precision is computed at the predicted entities' depths, and recall at the gold entities' depths.
-        for side, others, right in ((found, compared.gold, 0), (gold, set(found), 2)):
+        for side, others, column in ((found, compared.gold, 0), (gold, set(found), 2)):
             for key, depth in zip(side, nesting_depths(side), strict=True):
-                per_depth[depth][right] += key in others
-                per_depth[depth][right + 1] += 1
+                per_depth[depth][column] += key in others
+                per_depth[depth][column + 1] += 1
         for key in {*found, *gold}:
             score = per_type[key[2]]
             score.tp += key in compared.gold and key in keys

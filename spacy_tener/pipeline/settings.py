@@ -25,16 +25,16 @@ from .units import Alignment, View
 CHARS_KEY = "tener_ner_chars"
 
 # Default maximum number of tokens or characters in a window. The setting `window` overrides it.
-LONGEST_WINDOW = 200
+DEFAULT_MAX_WINDOW = 200
 # Default number of context tokens or characters on each side of a split within a sentence. The setting `overlap`
 # overrides it.
-USUAL_CONTEXT = 8
+DEFAULT_CONTEXT = 8
 # Minimum window length as a multiple of the context length. With context on both sides, predictions are kept for at
 # least half of a window.
-_SHORTEST_WINDOW = 4
+_MIN_WINDOW_FACTOR = 4
 # If less than this fraction of a label's boundaries are inside Latin words, these boundaries are treated as annotation
 # errors.
-_MISTAKES = 0.1
+_MAX_ERROR_RATE = 0.1
 
 
 @dataclass(frozen=True, config=STRICT)
@@ -102,7 +102,7 @@ class LearnedValues:
     def labels_within_words(self) -> list[str]:
         """The labels whose entities can begin or end inside a Latin word."""
         counts = self.latin_edges.items()
-        return [label for label, (inside, at_edge) in counts if inside > _MISTAKES * (inside + at_edge)]
+        return [label for label, (inside, at_edge) in counts if inside > _MAX_ERROR_RATE * (inside + at_edge)]
 
 
 _UNTRAINED = LearnedValues()
@@ -148,7 +148,7 @@ class NERSettings:
     @property
     def training_window(self) -> int:
         """Maximum number of tokens or characters that the model processes at once in training."""
-        return self.window or LONGEST_WINDOW
+        return self.window or DEFAULT_MAX_WINDOW
 
     @property
     def prediction_window(self) -> int:
@@ -158,8 +158,8 @@ class NERSettings:
         """
         if self.window is not None or self.training_texts.units is None:
             return self.training_window
-        shortest = _SHORTEST_WINDOW * max(self.context, USUAL_CONTEXT)
-        return min(max(self.training_texts.units, shortest), LONGEST_WINDOW)
+        min_window = _MIN_WINDOW_FACTOR * max(self.context, DEFAULT_CONTEXT)
+        return min(max(self.training_texts.units, min_window), DEFAULT_MAX_WINDOW)
 
     @property
     def prediction_sentences(self) -> int | None:
@@ -169,7 +169,7 @@ class NERSettings:
     @property
     def context(self) -> int:
         """Number of context tokens or characters on each side of a split within a sentence."""
-        return USUAL_CONTEXT if self.overlap is None else self.overlap
+        return DEFAULT_CONTEXT if self.overlap is None else self.overlap
 
     @property
     def needs_probabilities(self) -> bool:

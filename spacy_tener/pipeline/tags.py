@@ -13,7 +13,19 @@ from spacy.strings import get_string_id
 from ..processes import cached_property
 from ..tagging import TagLayout
 from ..types import BoolArray, IntArray
-from .units import BEGIN, INSIDE, LINE_BREAK, MISSING, N_UNIT_TYPES, ORNAMENT, OUTSIDE, SPACE, Units
+from .units import (
+    BEGIN,
+    INSIDE,
+    LINE_BREAK,
+    MISSING,
+    N_UNIT_TYPES,
+    NEXT_IN_WORD,
+    ORNAMENT,
+    OUTSIDE,
+    PREVIOUS_IN_WORD,
+    SPACE,
+    Units,
+)
 
 Mask = BoolArray
 # Tag id for missing annotation.
@@ -65,10 +77,11 @@ class LabelIndex:
         (4, tags)"""
         layout = self.layout
         whole = np.ones((4, layout.n_tags), dtype=bool)
-        # No entity can begin if the previous letter is in the same word (values 1 and 3). No entity can end if the next
-        # letter is in the same word (values 2 and 3).
-        for rows, blocks in (([1, 3], (layout.begin, layout.single)), ([2, 3], (layout.end, layout.single))):
-            for row, block in product(rows, blocks):
+        # No entity can begin if the previous letter is in the same word. No entity can end if the next letter is in the
+        # same word.
+        begins, ends = (layout.begin, layout.single), (layout.end, layout.single)
+        for flag, blocks in ((PREVIOUS_IN_WORD, begins), (NEXT_IN_WORD, ends)):
+            for row, block in product([value for value in range(4) if value & flag], blocks):
                 whole[row, block] = False
                 whole[row, [block.start + label for label in self.within_words]] = True
         return whole

@@ -28,7 +28,7 @@ from spacy.util import minibatch
 from spacy.vocab import Vocab
 from thinc.api import Optimizer, set_dropout_rate
 
-from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
+from ..architectures.tagger import TaggerModel, depth_of, set_labels, torch_crf
 from ..embedders.tables import check_loaded, observe
 from ..errors import UserError, check_choice, wrap_load_errors
 from ..features.tokens import TokenBatch
@@ -42,7 +42,7 @@ from .entities import UnitEntity, add_entities, existing_entities
 from .learning.distillation import Teacher
 from .learning.targets import Target, count_latin_edges, labels_with_exceptions, make_targets
 from .nesting import all_entities, check_annotation
-from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
+from .predicting import TokenizationCheck, decode_batches, select_entities, token_lengths
 from .scoring import score_char_entities, score_nested_entities
 from .settings import LEARNED, LearnedValues, NERSettings
 from .tags import LabelIndex, index_labels, is_label
@@ -103,7 +103,7 @@ class TenerNER(TrainablePipe):
         self.cfg: dict[str, Any] = {"labels": [], **(settings or NERSettings()).to_cfg()}
         self._rehearsal_model: TaggerModel | None = None
         self._teacher: Teacher | None = None
-        self._token_lengths = TokenLengths()
+        self._tokenization_check = TokenizationCheck()
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -142,7 +142,7 @@ class TenerNER(TrainablePipe):
         return depth_of(self.model)
 
     @property
-    def overlap_key(self) -> str | None:
+    def nested_key(self) -> str | None:
         """The key in `doc.spans` for nested entities. It is None if the model does not predict nested entities."""
         return self.settings.spans_key if self.depth > 1 else None
 
@@ -258,7 +258,7 @@ class TenerNER(TrainablePipe):
         """
         validate_get_examples(get_examples, "TenerNER.initialize")
         if labels is None:
-            spans = (span for example in get_examples() for span in all_entities(example.reference, self.overlap_key))
+            spans = (span for example in get_examples() for span in all_entities(example.reference, self.nested_key))
             labels = sorted({span.label_ for span in spans} - {""})
         labels = _checked_labels(labels, self.name)
         self._check_nesting(get_examples, teacher)
@@ -266,8 +266,8 @@ class TenerNER(TrainablePipe):
         # The teacher's labels come first, because its soft targets refer to the tags by index.
         self._set_checked_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         sample = self._sample(get_examples())
-        lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
-        # `TokenLengths` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
+        lengths = [length for doc in sample for length in token_lengths(doc).tolist()]
+        # `TokenizationCheck` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
         # length also depends on the languages in the text, so it cannot be compared.
         is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
         text_length, text_sentences = self._usual_sizes(get_examples())
@@ -278,12 +278,15 @@ class TenerNER(TrainablePipe):
                 text_sentences=text_sentences,
             )
         )
-        self._token_lengths = TokenLengths()
+        self._tokenization_check = TokenizationCheck()
         self.model.initialize(X=sample or None)
-        crf(self.model)
+        # If the weights of the output layer could not be initialized, raise an error now instead of in training.
+        torch_crf(self.model)
         observe(self.model, self._token_batches(get_examples()))
         for layer in self.model.walk():
             if isinstance(layer, Layer):
+                # Remove subwords from a pretrained encoder's vocabulary that the training texts do not need, which
+                # makes the model smaller.
                 layer.select_subwords(lambda: filter(None, (example.predicted.text for example in get_examples())))
         if nlp is not None:
             add_requirements(nlp)
@@ -343,7 +346,7 @@ class TenerNER(TrainablePipe):
         found: list[tuple[DocView, list[UnitEntity]]] = []
         for views, batch in self._decode_batches(docs, settings):
             if settings.view == "tokens":
-                self._token_lengths.compare(views, self.learned.token_length, self.name)
+                self._tokenization_check.compare(views, self.learned.token_length, self.name)
             found += zip(views, select_entities(batch, self.labels, settings), strict=True)
         return found
 
@@ -447,8 +450,8 @@ class TenerNER(TrainablePipe):
         if scorer is None:
             return {}
         scores: dict[str, Any] = scorer(examples, **{**self.cfg, "labels": self.labels, **kwargs})
-        if self.overlap_key is not None:
-            scores |= score_nested_entities(examples, spans_key=self.overlap_key)
+        if self.nested_key is not None:
+            scores |= score_nested_entities(examples, spans_key=self.nested_key)
         return scores
 
     def update(
@@ -589,7 +592,7 @@ class TenerNER(TrainablePipe):
             # that the loaded `cfg` does not contain would be kept.
             self._set_learned(LearnedValues())
             load(exclude=exclude - {"cfg"})
-            self._token_lengths = TokenLengths()
+            self._tokenization_check = TokenizationCheck()
             self.cfg.update(present)
             # Accessing these properties validates the loaded values.
             _ = self.settings, self.learned, self.temperature

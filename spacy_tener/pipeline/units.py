@@ -19,7 +19,22 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from spacy.attrs import ENT_IOB, ENT_TYPE, IDS, IDX, IS_SPACE, LENGTH, SENT_START
+from spacy.attrs import (
+    DEP,
+    ENT_ID,
+    ENT_IOB,
+    ENT_KB_ID,
+    ENT_TYPE,
+    IDX,
+    IS_SPACE,
+    LEMMA,
+    LENGTH,
+    MORPH,
+    NORM,
+    POS,
+    SENT_START,
+    TAG,
+)
 from spacy.strings import get_string_id
 from spacy.tokens import Doc
 
@@ -39,6 +54,9 @@ MISSING, INSIDE, OUTSIDE, BEGIN = 0, 1, 2, 3
 # Unit types. An ornament is an emoji, a control character or an invisible character.
 N_UNIT_TYPES = 4
 TEXT, SPACE, LINE_BREAK, ORNAMENT = range(N_UNIT_TYPES)
+
+# Flags for the neighbours of a unit that are letters in the same Latin word, see `letter_neighbours`.
+PREVIOUS_IN_WORD, NEXT_IN_WORD = 1, 2
 
 _LINE_BREAKS = np.array([ord(character) for character in LINE_BREAKS], dtype=np.uint32)
 _HAS_BREAK = re.compile(f"[{LINE_BREAKS}]").search
@@ -62,10 +80,10 @@ _SENTENCE_END_CODES = np.array(sorted(map(ord, SENTENCE_ENDS)), dtype=np.uint64)
 _SENTENCE_END_ORTHS = np.array(sorted(map(get_string_id, SENTENCE_ENDS)), dtype=np.uint64)
 _FULL_STOP = "."
 _FULL_STOP_ORTH = np.uint64(get_string_id(_FULL_STOP))
-_EMBEDDED = ("ENT_IOB", "NORM", "LEMMA", "POS", "TAG", "MORPH", "DEP", "ENT_TYPE", "ENT_ID", "ENT_KB_ID", "SENT_START")
-# Attributes that earlier components may set and that layers may embed. HEAD is excluded, because a token's head can be
-# outside the window.
-_EMBEDDABLE = [IDS[name] for name in _EMBEDDED]
+# Token attributes that `slice_doc` copies, because earlier components may set them and layers may embed them. HEAD is
+# excluded, because a token's head can be outside the window.
+_COPIED_ATTRIBUTES = [ENT_IOB, NORM, LEMMA, POS, TAG, MORPH, DEP, ENT_TYPE, ENT_ID, ENT_KB_ID, SENT_START]
+_ENT_IOB_COLUMN = _COPIED_ATTRIBUTES.index(ENT_IOB)
 
 
 @dataclass(frozen=True)
@@ -209,9 +227,9 @@ class TokenView(_View):
 
     @cached_property
     def _attributes(self) -> NDArray[np.uint64]:
-        """The attributes in `_EMBEDDABLE` for each token. *Shape:* (units, attributes)"""
+        """The attributes in `_COPIED_ATTRIBUTES` for each token. *Shape:* (units, attributes)"""
         # Convert all tokens at once. Per token, Span.to_array() would take ten times as long.
-        attributes: Any = self.doc.to_array(_EMBEDDABLE)
+        attributes: Any = self.doc.to_array(_COPIED_ATTRIBUTES)
         table: NDArray[np.uint64] = attributes
         return table
 
@@ -271,8 +289,9 @@ class TokenView(_View):
         part = Doc(self.doc.vocab, words=words, spaces=spaces)
         attributes: Any = self._attributes[start:end].copy()
         # If the window starts inside an entity, its first token becomes the start of an entity, as in Span.as_doc().
-        attributes[0, 0] = BEGIN if attributes[0, 0] == INSIDE else attributes[0, 0]
-        part.from_array(_EMBEDDABLE, attributes)
+        if attributes[0, _ENT_IOB_COLUMN] == INSIDE:
+            attributes[0, _ENT_IOB_COLUMN] = BEGIN
+        part.from_array(_COPIED_ATTRIBUTES, attributes)
         part.tensor = self.doc.tensor[start:end]
         part.user_data.update(self._data)
         return part
@@ -438,7 +457,7 @@ def _unrestricted_units(length: int) -> Units:
 def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
     """Return for each token or character which of its neighbours are letters in the same Latin word.
 
-    The value is 1 for the previous neighbour, 2 for the next neighbour, and 3 for both. All texts are concatenated.
+    The value is a sum of the flags `PREVIOUS_IN_WORD` and `NEXT_IN_WORD`. All texts are concatenated.
     Return None if each Latin word is a single token. *Shape:* (units,)
     """
     # For words in lists, `find_list_words` uses a stricter rule, which includes digits and other scripts. Here, the
@@ -449,8 +468,8 @@ def letter_neighbours(views: Sequence[DocView]) -> IntArray | None:
     continues = np.concatenate(
         [np.zeros(len(view), dtype=bool) if part is None else part for view, part in zip(views, parts, strict=True)]
     )
-    neighbours = continues.astype(np.int64)
-    neighbours[:-1] += 2 * continues[1:]
+    neighbours = PREVIOUS_IN_WORD * continues.astype(np.int64)
+    neighbours[:-1] += NEXT_IN_WORD * continues[1:]
     return neighbours if continues.any() else None
 
 

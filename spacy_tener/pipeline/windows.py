@@ -191,15 +191,18 @@ class WindowBatcher:
 
     def batches(self, docs: Sequence[SplitDoc]) -> Iterator[list[DocWindow]]:
         """Yield batches with the windows of all Docs in order. Each batch has at most `max_units` tokens or
-        characters."""
+        characters.
+
+        The model processes a batch at once. In contrast to `groups`, the windows of one Doc can be in several batches.
+        """
         windows = [DocWindow(index, doc.view, window) for index, doc in enumerate(docs) for window in doc.windows]
         return iter([windows]) if self.listens else batch_by_size(windows, self.settings.max_units)
 
     def groups(self, views: Sequence[DocView]) -> Iterator[list[SplitDoc]]:
         """Yield groups of Docs, split into windows, whose emissions fit into memory.
 
-        The windows of a group are a single batch. The only exception is a group with a single Doc that is longer than
-        `max_units`.
+        The CRF decodes a group at once. In contrast to `batches`, a Doc is never divided between groups. The windows of
+        a group are a single batch. The only exception is a group with a single Doc that is longer than `max_units`.
         """
         docs = self.split(views)
         return iter([docs]) if self.listens else batch_by_size(docs, self.settings.max_units)

@@ -55,7 +55,7 @@ class WordListEditor(ABC):
         name (str): The list's name. By default, the list that applies to all Docs is changed.
         """
         check_list_name(name)
-        self._change(name, {}, removed=[strip_word(word) for word, _ in limit_words(pair_with_tags(words), name)])
+        self._change(name, {}, removed=[strip_word(word) for word, _ in checked_words(pair_with_tags(words), name)])
 
     def clear(self, name: str = "") -> None:
         """Remove a list. If the list hides or blocks words, the words can be found again.
@@ -112,7 +112,7 @@ class WordListEditor(ABC):
                 }
                 words |= {word: WordListEntry(hidden=True) for word in removed if self._must_hide(owner, word)}
                 changed.append(WordList(words | valid, old.saved if saved is None else saved))
-                limit_words(changed[-1].entries, name)
+                checked_words(changed[-1].entries, name)
             # Raise an error if words are removed from a list that does not exist.
             if removed and not any(word_list.entries for word_list in changed):
                 self._entries(name)
@@ -138,7 +138,7 @@ def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, Wo
     return valid
 
 
-def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
+def checked_words(items: Iterable[_Item], name: str) -> list[_Item]:
     """Convert words to a list. Raise an error if there are more than `MAX_WORDS`.
 
     name (str): The list's name, for the error message.
@@ -234,7 +234,8 @@ class LexiconEditor(WordListEditor):
         """
         self._check(name)
         entries = {
-            strip_word(word, tag): make_entry(tag, False) for word, tag in limit_words(pair_with_tags(words, tag), name)
+            strip_word(word, tag): make_entry(tag, hidden=False)
+            for word, tag in checked_words(pair_with_tags(words, tag), name)
         }
         for entry in sorted(set(entries.values())):
             self._check_tag(entry.tag)
@@ -264,12 +265,12 @@ class LexiconEditor(WordListEditor):
         """
         self._check(name)
         known_tags, entries = set[str](), dict[str, WordListEntry]()
-        for line in limit_words(read_list(Path(path), tag, has_tags=True, allow_jieba_format=True), name):
+        for line in checked_words(read_list(Path(path), tag, has_tags=True, allow_jieba_format=True), name):
             if line.tag not in known_tags:
                 self._check_tag(line.tag, path, line.line)
                 known_tags.add(line.tag)
             if line.frequency is None or line.frequency >= min_frequency:
-                entries[line.word] = make_entry(line.tag, False)
+                entries[line.word] = make_entry(line.tag, hidden=False)
         self._change(name, entries, keep_entry=lambda entry: False, saved=saved)
 
     def _must_hide(self, owner: WordListOwner, word: str) -> bool:

@@ -161,7 +161,7 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
     has_gold_tokens = nlp.config.get("corpora", {}).get("dev", {}).get("gold_preproc", False)
     docs = pipeline.prepare(_without_annotation(nlp, doc) if has_gold_tokens else doc.text for _, doc in batch)
     examples = [
-        Example(doc, _with_known_labels(gold, ner.labels, ner.overlap_key))
+        Example(doc, _with_known_labels(gold, ner.labels, ner.nested_key))
         for doc, (_, gold) in zip(docs, batch, strict=True)
     ]
     decodings = list(ner.decode(docs))
@@ -171,7 +171,7 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
     ):
         # If the Doc doesn't have the span group, nested entities are not annotated, and only outermost entities are
         # compared.
-        group = ner.overlap_key if ner.overlap_key in doc.spans else None
+        group = ner.nested_key if ner.nested_key in doc.spans else None
         offsets = [offsets_of(span) for span in all_entities(doc, group)]
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]

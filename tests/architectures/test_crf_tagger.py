@@ -13,7 +13,7 @@ from spacy.tokens import Doc
 from spacy.util import registry
 from thinc.api import Adam, Model
 
-from spacy_tener.architectures.tagger import build_crf_tagger, crf, resize_output, set_labels
+from spacy_tener.architectures.tagger import build_crf_tagger, resize_output, set_labels, torch_crf
 from spacy_tener.architectures.tener.tener import build_tener
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.embedders.char_embed import build_char_embed
@@ -32,8 +32,8 @@ def test_tagger_output_has_column_per_tag(docs):
     model = tagger().initialize(docs)
     assert [y.shape for y in model.predict(docs)] == [(10, 9), (0, 9), (1, 9), (5, 9)]
     assert model.get_dim("nO") == 9
-    assert isinstance(crf(model), CRF)
-    assert crf(model).layout.n_labels == 2
+    assert isinstance(torch_crf(model), CRF)
+    assert torch_crf(model).layout.n_labels == 2
 
 
 def test_dropout_applies_only_in_training(docs):
@@ -52,21 +52,21 @@ def test_number_of_tags_can_be_set_after_construction(docs):
 def test_added_labels_keep_scores_of_existing_tags(n_labels, n_more, docs):
     model = tagger(n_labels).initialize(docs)
     learn(model, docs, Adam(0.01), steps=3)
-    before, crf_before = model.predict(docs), crf(model)
+    before, crf_before = model.predict(docs), torch_crf(model)
     set_labels(model, n_more)
     tags = TagLayout(n_labels).within(TagLayout(n_more))
     for y, earlier in zip(model.predict(docs), before, strict=True):
         np.testing.assert_allclose(y[:, tags], earlier, rtol=1e-5, atol=1e-6)
-    assert crf(model).layout.n_labels == n_more
-    assert crf(model) is not crf_before
+    assert torch_crf(model).layout.n_labels == n_more
+    assert torch_crf(model) is not crf_before
     assert [node.get_dim("nO") for node in (model, model.get_ref("output_layer"))] == [4 * n_more + 1] * 2
 
 
 def test_setting_same_labels_keeps_crf(docs):
     model = tagger().initialize(docs)
-    before = crf(model)
+    before = torch_crf(model)
     set_labels(model, 2)
-    assert crf(model) is before
+    assert torch_crf(model) is before
 
 
 @pytest.mark.parametrize("optimizer", ["Adam.v1", "RAdam.v1", "SGD.v1", "spacy_tener.SGD.v1"])
@@ -111,12 +111,12 @@ def test_model_without_crf_raises_error_with_fix(docs):
     spacy_model = spacy.blank("en").add_pipe("tagger").model
     for model in (spacy_model, tok2vec(), Model("nothing", lambda model, X, is_train: (X, lambda dY: dY))):
         with pytest.raises(ValueError, match=r"needs a model with a CRF on top.*spacy_tener\.CRFTagger\.v1"):
-            crf(model)
+            torch_crf(model)
 
 
 def test_uninitialized_crf_raises_error():
     with pytest.raises(ValueError, match=r"Call nlp\.initialize"):
-        crf(tagger())
+        torch_crf(tagger())
 
 
 def test_unknown_tok2vec_width_is_inferred_from_sample(docs):

@@ -43,7 +43,7 @@ def test_relation_and_gradients_equal_paper_equations() -> None:
 
 
 def test_padded_batching_equals_paper_equations(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(relation.NUMBERS_PER_BUCKET, "cpu", 1 << 30)
+    monkeypatch.setitem(relation.BUCKET_COST_IN_GATES, "cpu", 1 << 30)
     assert_equals_paper()
 
 

@@ -18,10 +18,10 @@ from spacy_tener.architectures.flat import span_groups_torch as span_groups
 from spacy_tener.architectures.flat.flat_config import DISTANCES
 from spacy_tener.architectures.flat.flat_torch import (
     SpanAttention,
-    SpanHeads,
     SpanPositions,
+    SpanProjections,
     attend_spans,
-    pad_heads,
+    pad_projections,
     span_map,
 )
 from spacy_tener.architectures.flat.plans import plan_spans
@@ -61,19 +61,19 @@ class Setting:
         parameters = [*self.attention.parameters(), *self.positions.parameters()]
         return [self.characters, self.words, self.other_stream, *parameters]
 
-    def heads(self, *, word_queries: bool, cross_attention: bool = False) -> tuple[SpanHeads, PaddedGroups]:
+    def project(self, *, word_queries: bool, cross_attention: bool = False) -> tuple[SpanProjections, PaddedGroups]:
         plan = plan_spans(self.lattice, word_queries=word_queries)
         groups = PaddedGroups.of(plan.character_groups + plan.word_groups, len(plan.distances), "cpu")
         relative = self.positions(torch.from_numpy(plan.distances), plan.longest)
         rows = torch.cat((self.characters, self.words))
         queries = self.other_stream if cross_attention else rows
         n_queries = None if word_queries else self.lattice.n_characters
-        return self.attention.heads(queries[:n_queries], rows, relative, groups), groups
+        return self.attention.project(queries[:n_queries], rows, relative, groups), groups
 
     def attend(self, *, word_queries: bool, cross_attention: bool = False) -> Tensor:
         """Return the values of all characters, and of all words if they are queries."""
-        heads, groups = self.heads(word_queries=word_queries, cross_attention=cross_attention)
-        return attend_spans(heads, groups, self.dropout).flatten(1)
+        projections, groups = self.project(word_queries=word_queries, cross_attention=cross_attention)
+        return attend_spans(projections, groups, self.dropout).flatten(1)
 
     def reference(self, *, word_queries: bool, cross_attention: bool = False) -> Tensor:
         """Compute the same output with the equations of the paper."""
@@ -122,7 +122,7 @@ def test_padding_of_groups_does_not_change_output(
     expected = setting.attend(word_queries=True)
     monkeypatch.setitem(span_groups.SPAN_PAIRS_PER_BUCKET, "cpu", bucket_cost)
     monkeypatch.setitem(span_groups.MAX_PAIRS, "cpu", limit)
-    _, groups = setting.heads(word_queries=True)
+    _, groups = setting.project(word_queries=True)
     for bucket in groups.buckets:
         n_groups, n_queries, n_keys, n_columns = bucket.shape
         assert n_groups == 1 or n_groups * n_queries * (n_keys + n_columns) <= 2 * limit
@@ -162,8 +162,8 @@ def test_gradients_with_dropout_equal_finite_differences(word_queries: bool) -> 
 
 
 def test_checkpointing_finds_all_tensors_of_heads() -> None:
-    heads, _ = Setting(random_lattice(LENGTHS), n_positions=30).heads(word_queries=True)
-    assert sum(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(heads)) == len(heads._fields)
+    projections, _ = Setting(random_lattice(LENGTHS), n_positions=30).project(word_queries=True)
+    assert sum(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(projections)) == len(projections._fields)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.4])
@@ -187,8 +187,11 @@ def test_attention_weights_equal_manual_calculation() -> None:
         attention.u.copy_(torch.tensor([u], dtype=torch.float64))
         attention.v.copy_(torch.tensor([v], dtype=torch.float64))
         setting.positions.fuse.weight.copy_(torch.eye(2).repeat(4, 1))
-    heads, groups = setting.heads(word_queries=True)
-    maps = [span_map(padded, bucket) for padded, bucket in zip(pad_heads(heads, groups), groups.buckets, strict=True)]
+    projections, groups = setting.project(word_queries=True)
+    maps = [
+        span_map(padded, bucket)
+        for padded, bucket in zip(pad_projections(projections, groups), groups.buckets, strict=True)
+    ]
     weights = groups.join(maps)
     x, spans = torch.cat((setting.characters, setting.words)).tolist(), [(0, 0), (1, 1), (0, 1)]
     for i, query in enumerate(spans):

@@ -260,30 +260,30 @@ def test_initial_weights_make_all_paths_equally_likely():
 @pytest.mark.parametrize("old", [0, 1, 2])
 def test_resized_crf_preserves_scores_of_existing_labels(old):
     crf = brute.random_crf(old)
-    grown = crf.resize(3)
-    tags = torch.from_numpy(crf.layout.within(grown.layout))
+    extended = crf.with_labels(3)
+    tags = torch.from_numpy(crf.layout.within(extended.layout))
     emissions = brute.random_emissions(crf, LENGTHS)
-    wide = torch.full((len(emissions), grown.layout.n_tags), -torch.inf, dtype=torch.float64)
+    wide = torch.full((len(emissions), extended.layout.n_tags), -torch.inf, dtype=torch.float64)
     wide[:, tags] = emissions
-    assert_close(grown.log_partition(wide, LENGTHS), crf.log_partition(emissions, LENGTHS))
-    assert grown.start.dtype == crf.start.dtype
-    assert all(weight.requires_grad and weight.is_leaf for weight in grown.parameters())
+    assert_close(extended.log_partition(wide, LENGTHS), crf.log_partition(emissions, LENGTHS))
+    assert extended.start.dtype == crf.start.dtype
+    assert all(weight.requires_grad and weight.is_leaf for weight in extended.parameters())
 
 
 def test_resized_crf_initializes_new_labels_with_zeros():
-    grown = brute.random_crf(1).resize(2)
-    layout = grown.layout
+    extended = brute.random_crf(1).with_labels(2)
+    layout = extended.layout
     new_closers = [layout.single.start + 1 - layout.outside, layout.end.start + 1 - layout.outside]
-    assert not grown.start[layout.begin.start + 1]
-    assert not grown.end[new_closers].any()
-    assert not grown.outside[new_closers].any()
-    assert not grown.outside[:, [layout.begin.start + 1, layout.single.start + 1]].any()
-    assert not grown.inside[:, [1, 3]].any()
+    assert not extended.start[layout.begin.start + 1]
+    assert not extended.end[new_closers].any()
+    assert not extended.outside[new_closers].any()
+    assert not extended.outside[:, [layout.begin.start + 1, layout.single.start + 1]].any()
+    assert not extended.inside[:, [1, 3]].any()
 
 
 def test_resizing_to_fewer_labels_raises_error():
     with pytest.raises(ValueError, match="cannot shrink from 3 entity types to 2"):
-        CRF(3).resize(2)
+        CRF(3).with_labels(2)
 
 
 @pytest.mark.parametrize("student_types", [1, 2])

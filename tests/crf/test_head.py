@@ -37,20 +37,20 @@ def test_dropout_applies_to_input_only_in_training():
 @pytest.mark.parametrize(("n_labels", "n_more"), [(1, 2), (2, 2), (2, 5), (0, 3)])
 def test_extended_head_preserves_scores_of_existing_labels(n_labels, n_more):
     module, tokens = head(n_labels, dropout=0.25), torch.randn(50, WIDTH)
-    grown = module.grown(n_more)
+    extended = module.with_labels(n_more)
     tags = torch.from_numpy(TagLayout(n_labels).within(TagLayout(n_more)))
-    assert torch.equal(grown.emit.weight[tags], module.emit.weight)
-    assert torch.equal(grown.emit.bias[tags], module.emit.bias)
-    torch.testing.assert_close(grown.eval()(tokens, [50])[:, tags], module(tokens, [50]), rtol=1e-5, atol=1e-6)
-    assert grown.dropout.p == 0.25
+    assert torch.equal(extended.emit.weight[tags], module.emit.weight)
+    assert torch.equal(extended.emit.bias[tags], module.emit.bias)
+    torch.testing.assert_close(extended.eval()(tokens, [50])[:, tags], module(tokens, [50]), rtol=1e-5, atol=1e-6)
+    assert extended.dropout.p == 0.25
 
 
 def test_extended_head_does_not_share_weights():
     module = head()
     before = {name: value.clone() for name, value in module.state_dict().items()}
-    grown = module.grown(3)
+    extended = module.with_labels(3)
     with torch.no_grad():
-        for parameter in grown.parameters():
+        for parameter in extended.parameters():
             parameter.add_(1.0)
     assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
-    assert all(parameter.requires_grad and parameter.is_leaf for parameter in grown.parameters())
+    assert all(parameter.requires_grad and parameter.is_leaf for parameter in extended.parameters())

@@ -13,7 +13,7 @@ LENGTHS = [4, 0, 1, 3, 4, 2, 4]
 def find_outside(crf, emissions, lengths, allowed=None):
     if allowed is not None:
         emissions = emissions.masked_fill(~allowed, -float("inf"))
-    transitions = brute.scorer_of(crf).transitions
+    transitions = brute.predictor_of(crf).transitions
     return certainly_outside(
         np.ascontiguousarray(emissions.numpy().T), transitions, Packing.of(lengths, len(emissions))
     )

@@ -17,7 +17,7 @@ SIZES = [0, 1, 3]
 
 @pytest.mark.parametrize("n_labels", SIZES)
 def test_only_allowed_transitions_have_finite_scores(n_labels):
-    tables = Transitions.of(*brute.scorer_of(brute.random_crf(n_labels)).weights)
+    tables = Transitions.of(*brute.predictor_of(brute.random_crf(n_labels)).weights)
     layout = TagLayout(n_labels)
     assert np.isfinite(tables.table).tolist() == allowed_transitions(layout).tolist()
     tags = np.arange(layout.n_tags)
@@ -28,14 +28,14 @@ def test_only_allowed_transitions_have_finite_scores(n_labels):
 def test_inside_weights_are_placed_by_tag_names():
     crf = brute.random_crf(2)
     names = crf.layout.names(("x", "y"))
-    table = Transitions.of(*brute.scorer_of(crf).weights).table
+    table = Transitions.of(*brute.predictor_of(crf).weights).table
     found = [[table[names.index(f"{s}-{x}"), names.index(f"{t}-{x}")] for t in "EI" for x in "xy"] for s in "BI"]
     assert_close(torch.tensor(found, dtype=crf.inside.dtype), crf.inside.detach())
 
 
 @pytest.mark.parametrize("n_labels", SIZES)
 def test_weight_gradients_reverse_expansion_to_tables(n_labels):
-    weights = brute.scorer_of(brute.random_crf(n_labels)).weights
+    weights = brute.predictor_of(brute.random_crf(n_labels)).weights
     tables = Transitions.of(*weights)
     for found, expected in zip(
         weight_gradients(tables.layout, tables.start, tables.end, tables.table), weights, strict=True
@@ -46,7 +46,7 @@ def test_weight_gradients_reverse_expansion_to_tables(n_labels):
 @pytest.mark.parametrize("n_labels", SIZES)
 def test_mirrored_tables_score_reversed_paths(n_labels):
     crf = brute.random_crf(n_labels)
-    tables = Transitions.of(*brute.scorer_of(crf).weights)
+    tables = Transitions.of(*brute.predictor_of(crf).weights)
     start, table = tables.in_both_directions()
     swap = mirrored_tags(tables.layout)
     for path in brute.all_paths(tables.layout, 3):
@@ -60,7 +60,7 @@ def test_mirrored_tables_score_reversed_paths(n_labels):
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_large_transition_disables_exponentiation(name, sign):
     crf = brute.random_crf(2, scale=0.1)
-    assert Transitions.of(*brute.scorer_of(crf).weights).can_exponentiate
+    assert Transitions.of(*brute.predictor_of(crf).weights).can_exponentiate
     with torch.no_grad():
         getattr(crf, name)[0, 0] = sign * (MAX_EXPONENT + 1)
-    assert not Transitions.of(*brute.scorer_of(crf).weights).can_exponentiate
+    assert not Transitions.of(*brute.predictor_of(crf).weights).can_exponentiate

@@ -55,11 +55,11 @@ def encoded_words(monkeypatch):
     calls = []
     for module in (characters, torch_characters):
 
-        def counted(rows, lengths, pool=module.rectified_maximum):
+        def counted(rows, lengths, pool=module.max_pool_relu):
             calls.append((len(lengths), len(rows)))
             return pool(rows, lengths)
 
-        monkeypatch.setattr(module, "rectified_maximum", counted)
+        monkeypatch.setattr(module, "max_pool_relu", counted)
     return calls
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from spacy_tener.architectures.tener.tener import make_char_transformer
 from spacy_tener.architectures.tener.tener_config import TransformerConfig
-from spacy_tener.embedders.spelling_torch import CharacterEncoder, CharacterFeatures, char_cnn, rectified_maximum
+from spacy_tener.embedders.spelling_torch import CharacterEncoder, CharacterFeatures, char_cnn, max_pool_relu
 from spacy_tener.nn.layers_torch import EmbeddingTables
 
 LENGTHS = [3, 1, 0, 12, 1, 5, 3]
@@ -92,7 +92,7 @@ def test_encoders_match_word_by_word_reference(variant: str) -> None:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_gradient_of_maximum_is_divided_among_ties(sign: float) -> None:
     rows = torch.tensor([[2.0], [2.0], [1.0], [4.0], [-1.0]], dtype=torch.float64, requires_grad=True)
-    (sign * rectified_maximum(rows, [3, 1, 1])).sum().backward()
+    (sign * max_pool_relu(rows, [3, 1, 1])).sum().backward()
     assert rows.grad is not None
     assert (sign * rows.grad).flatten().tolist() == [0.5, 0.5, 0.0, 1.0, 0.0]
 

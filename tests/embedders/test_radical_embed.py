@@ -99,13 +99,13 @@ def test_radicals_of_long_token_are_truncated():
 
 def test_distinct_characters_are_encoded_once(doc_of, monkeypatch):
     model = learn(embedder(), [doc_of("江河")])
-    lengths, pool = [], characters.rectified_maximum
+    lengths, pool = [], characters.max_pool_relu
 
     def counted(rows, of_words):
         lengths.append(len(of_words))
         return pool(rows, of_words)
 
-    monkeypatch.setattr(characters, "rectified_maximum", counted)
+    monkeypatch.setattr(characters, "max_pool_relu", counted)
     docs = [doc_of("江河江河江江"), doc_of("河"), doc_of("江")]
     rows = np.concatenate(model.predict(docs))
     assert lengths == [2]

@@ -73,11 +73,11 @@ def test_decoding_and_marginals_equal_cpu(crf, emissions, masks, device):
 
 
 def test_rehearsal_loss_with_new_label_equals_cpu(crf, emissions, device):
-    grown = crf.resize(N_LABELS + 1)
-    wider = torch.randn(N, grown.layout.n_tags)
-    expected = cross_entropy(crf, emissions, grown, wider, LENGTHS)
+    extended = crf.with_labels(N_LABELS + 1)
+    wider = torch.randn(N, extended.layout.n_tags)
+    expected = cross_entropy(crf, emissions, extended, wider, LENGTHS)
     moved_crf = copied_to(device, crf)
-    student = moved_crf.resize(N_LABELS + 1)
+    student = moved_crf.with_labels(N_LABELS + 1)
     assert student.start.device == device
     found = cross_entropy(moved_crf, emissions.to(device), student, wider.to(device), LENGTHS)
     torch.testing.assert_close(found.cpu(), expected, rtol=1e-4, atol=1e-4)

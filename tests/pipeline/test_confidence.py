@@ -8,7 +8,7 @@ import torch
 from spacy.tokens import Doc, Span
 from thinc.api import Adam
 
-from spacy_tener.architectures.tagger import crf
+from spacy_tener.architectures.tagger import torch_crf
 from spacy_tener.crf.marginals import EntitySpans
 from spacy_tener.nn.backend_torch import join_tensors
 from spacy_tener.pipeline.decoding import likelihoods
@@ -263,7 +263,7 @@ def test_listener_decodes_shared_tok2vec_output(tiny_hash_embed, make_examples, 
     assert [keys(found) for found in scored] == [[(0, 3, "PER"), (4, 8, "ORG")], [], [(0, 1, "GPE")]]
     scores = join_tensors(pipe.model.ops, pipe.model.predict(docs), torch.device("cpu"))
     spans = EntitySpans(*np.array([(0, 0, 3, pipe.labels.index("PER"))]).T)
-    expected = brute.computed_span_marginals(crf(pipe.model), scores, [len(doc) for doc in docs], spans)
+    expected = brute.computed_span_marginals(torch_crf(pipe.model), scores, [len(doc) for doc in docs], spans)
     assert scored[0][0].probability == pytest.approx(expected.item(), abs=1e-6)
     with pytest.raises(ValueError, match="shared component"):
         decode(pipe, nlp.make_doc(TEXT))

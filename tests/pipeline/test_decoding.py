@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from crf_brute_force import scorer_of
+from crf_brute_force import predictor_of
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
@@ -32,7 +32,7 @@ def decoding_of(crf, lengths=LENGTHS, *, masks=None, temperature=1.0, seed=0):
     scores = [rng.normal(size=(n, crf.layout.n_tags), scale=2.0).astype(np.float32) for n in lengths]
     allowed = join_masks(masks or [None] * len(lengths), lengths, crf.layout.n_tags)
     emissions, allowed = np.concatenate(scores)[None], allowed if allowed is None else allowed[None]
-    return BatchDecoding(scorer_of(crf), emissions, list(lengths), allowed, temperature), scores
+    return BatchDecoding(predictor_of(crf), emissions, list(lengths), allowed, temperature), scores
 
 
 def decodings_of(batch):
@@ -116,7 +116,7 @@ def test_k_best_entity_sets_of_two_depths_are_unique(crf):
     emissions = np.zeros((2, 3, layout.n_tags), np.float32)
     emissions[:, 0, layout.single.start] = emissions[:, 1:, layout.outside] = 20.0
     emissions[:, 0, layout.outside] = 19.9
-    batch = BatchDecoding(scorer_of(crf), emissions, [3], None)
+    batch = BatchDecoding(predictor_of(crf), emissions, [3], None)
     for k in (1, 2, 5, 20):
         sets = [rows(ranked.spans) for ranked in batch.k_best(k)[0]]
         assert len({tuple(spans) for spans in sets}) == len(sets) == k

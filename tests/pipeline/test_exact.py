@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from spacy.tokens import Doc, Span
 
-from spacy_tener.crf.crf_numpy import PathScorer
+from spacy_tener.crf.crf_numpy import CRFPredictor
 from spacy_tener.pipeline.batch_decoding import BatchDecoding
 from spacy_tener.pipeline.decoding import Decoding
 from spacy_tener.pipeline.entities import existing_entities
@@ -186,10 +186,10 @@ class Rules:
         return found
 
 
-def score_of(scorer: PathScorer, emissions: Any, entities: list[tuple[int, int, int]]) -> float:
+def score_of(predictor: CRFPredictor, emissions: Any, entities: list[tuple[int, int, int]]) -> float:
     """The score of one path, step by step."""
     columns = np.array(entities, dtype=np.int64).reshape(-1, 3).T
-    tags, table = scorer.layout.encode(*columns, len(emissions)), scorer.transitions
+    tags, table = predictor.layout.encode(*columns, len(emissions)), predictor.transitions
     if not len(tags):
         return 0.0
     steps = sum(float(table.table[a, b]) for a, b in itertools.pairwise(tags))
@@ -216,22 +216,22 @@ def check(view: Any, depth: int, recipes: list[Recipe], exceptions: Any, tempera
     layout = index.layout
     shapes = (layout.n_open, layout.n_open, (layout.n_open, layout.n_open), (2, 2 * layout.n_labels))
     start, end, outside, inside = (rng.normal(size=shape).astype(np.float32) for shape in shapes)
-    scorer = PathScorer((start, end, outside, inside))
+    predictor = CRFPredictor((start, end, outside, inside))
     lengths = [len(part) for part in views]
     emissions = rng.normal(scale=2.0, size=(depth, sum(lengths), layout.n_tags)).astype(np.float32)
     if depth == 1:
         allowed = allowed_tags(views, index)
     else:
-        allowed = allowed_nested_tags(views, index, depth, partial(decode_depths, scorer, emissions, lengths))
+        allowed = allowed_nested_tags(views, index, depth, partial(decode_depths, predictor, emissions, lengths))
     existing = existing_spans(views, index)
-    batch = BatchDecoding(scorer, emissions, lengths, allowed, temperature, existing)
+    batch = BatchDecoding(predictor, emissions, lengths, allowed, temperature, existing)
     for i, part in enumerate(views):
         decoding = Decoding(part, LABELS, batch, i, "sc", existing_entities(part))
         rules = Rules(part.doc, view, index)
         rows = decoding.emissions.reshape(depth, len(part), layout.n_tags)
         levels = []
         for level in range(depth):
-            score = partial(score_of, scorer, rows[level])
+            score = partial(score_of, predictor, rows[level])
             levels.append([(score(found) / temperature, found) for found in rules.sequences(level, depth, score)])
         check_text(decoding, rules, levels)
 

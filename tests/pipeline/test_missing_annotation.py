@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from spacy.training import Example
 
-from spacy_tener.architectures.tagger import crf
+from spacy_tener.architectures.tagger import torch_crf
 from spacy_tener.tagging import TagLayout
 
 TEXT = "王小明去"
@@ -26,7 +26,7 @@ def log_weights(pipe, doc):
     repeated = scores.repeat(len(PATHS), 1)
     tags = torch.from_numpy(PATHS.ravel())
     with torch.no_grad():
-        return path_score(crf(pipe.model), repeated, [len(doc)] * len(PATHS), tags).double()
+        return path_score(torch_crf(pipe.model), repeated, [len(doc)] * len(PATHS), tags).double()
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from spacy.training import Example
 from thinc.api import Adam
 
 from spacy_tener.annotate.tasks import entity_task
-from spacy_tener.architectures.tagger import crf, resize_output, split_depths
+from spacy_tener.architectures.tagger import resize_output, split_depths, torch_crf
 from spacy_tener.errors import UserError
 from spacy_tener.evaluation.scores import CountingScorer
 from spacy_tener.pipeline.learning.distillation import Teacher
@@ -106,7 +106,7 @@ def test_probabilities_equal_brute_force_over_all_depths(nested):
     pipe = nlp.get_pipe("tener_ner")
     torch.manual_seed(0)
     with torch.no_grad():
-        for weight in crf(pipe.model).parameters():
+        for weight in torch_crf(pipe.model).parameters():
             weight.normal_()
         pipe.model.get_ref("output_layer").shims[0].module.emit.bias.normal_(std=2.0)
     doc = nlp.make_doc("北京大")
@@ -114,7 +114,9 @@ def test_probabilities_equal_brute_force_over_all_depths(nested):
     paths = all_paths(layout, 3)
     n = len(paths)
     tags = torch.from_numpy(paths.ravel())
-    sums = [path_score(crf(pipe.model), part.repeat(n, 1), [3] * n, tags) for part in scores.split(layout.n_tags, 1)]
+    sums = [
+        path_score(torch_crf(pipe.model), part.repeat(n, 1), [3] * n, tags) for part in scores.split(layout.n_tags, 1)
+    ]
     sums = [part.detach().double() for part in sums]
     sets = [frozenset(zip(*(column.tolist() for column in layout.decode(path)), strict=True)) for path in paths]
     log_p = (sums[0][:, None] + sums[1]).flatten().log_softmax(0)

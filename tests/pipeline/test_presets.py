@@ -7,7 +7,7 @@ import torch
 from crf_brute_force import all_paths, path_score
 from spacy.tokens import Doc, Span
 
-from spacy_tener.architectures.tagger import crf
+from spacy_tener.architectures.tagger import torch_crf
 from spacy_tener.tagging import TagLayout
 
 TEXT = "王小上海"
@@ -53,7 +53,7 @@ def best_sequence(nlp):
         tags = torch.from_numpy(np.concatenate([path for _, path in allowed]))
         lengths = [len(doc)] * len(allowed)
         with torch.no_grad():
-            weights = path_score(crf(pipe.model), scores.repeat(len(allowed), 1), lengths, tags)
+            weights = path_score(torch_crf(pipe.model), scores.repeat(len(allowed), 1), lengths, tags)
         entities, _ = allowed[int(weights.argmax())]
         return sorted((start, end, pipe.labels[label]) for start, end, label in entities)
 

@@ -67,7 +67,7 @@ class WordFusion(nn.Module):
     def __init__(self, config: AtssaConfig, char_width: int, word_width: int) -> None:
         super().__init__()
         self.width = width = config.width
-        self.dropout = config.map_dropout
+        self.dropout = config.attention_dropout_rate
         self.query = Linear(char_width, width, bias=False)
         self.key = Linear(word_width, width, bias=False)
         self.value = Linear(word_width, width, bias=False)
@@ -125,7 +125,7 @@ def context_attention(config: AtssaConfig) -> Attention:
 
     If `config.selection` is "none", each query attends to all keys. Otherwise, the module selects the keys.
     """
-    sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.map_dropout}
+    sizes: Any = {"width": config.width, "n_heads": config.heads, "dropout": config.attention_dropout_rate}
     if not config.selects:
         return AdaptedAttention(**sizes, key_projection=True)
     make: Any = SelectiveAttention if config.selection == "adaptive" else config.selection

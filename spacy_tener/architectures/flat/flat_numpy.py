@@ -117,8 +117,8 @@ class SpanAttention:
             pairs = group.pairs + np.arange(0, products[0].size, products.shape[2])[:, None]
             scores += np.take(products.reshape(self.n_heads, -1), pairs, axis=1)
             if bias is not None:
-                queries = bias[:, group.position : group.position + len(group.queries), : len(group.keys)]
-                scores[:, : queries.shape[1], : queries.shape[2]] += queries
+                bias_block = bias[:, group.position : group.position + len(group.queries), : len(group.keys)]
+                scores[:, : bias_block.shape[1], : bias_block.shape[2]] += bias_block
             weights = exponentials(scores)
             sums = weights @ v[group.keys].swapaxes(0, 1)
             attended[group.queries] = (sums / weights.sum(axis=-1, keepdims=True)).swapaxes(0, 1)

@@ -123,83 +123,85 @@ class RandomAttention(nn.Module):
         return square.reshape(len(query_blocks) * BLOCK, self.n_heads, len(key_blocks) * BLOCK)[:queries, :, :keys]
 
 
-class SpanHeads(NamedTuple):
+class SpanProjections(NamedTuple):
     """The queries, keys, values and relative positions in a batch, projected and split into attention heads.
 
-    q (Tensor): Queries plus u, for the content scores. *Shape:* (queries, heads, head width)
-    q_position (Tensor): Queries plus v, for the position scores. *Shape:* (queries, heads, head width)
-    k (Tensor): Keys. *Shape:* (spans, heads, head width)
-    v (Tensor): Values. *Shape:* (spans, heads, head width)
+    query (Tensor): Queries plus u, for the content scores. *Shape:* (queries, heads, head width)
+    position_query (Tensor): Queries plus v, for the position scores. *Shape:* (queries, heads, head width)
+    key (Tensor): Keys. *Shape:* (spans, heads, head width)
+    value (Tensor): Values. *Shape:* (spans, heads, head width)
     positions (Tensor): Projected relative position embeddings `W_R R`. *Shape:* (relative positions, heads, head width)
     bias (Tensor | None): Attention score bias for each query and key position, or None without random attention. The
         last row is zero. *Shape:* (query positions, heads, key positions)
     """
 
-    q: Tensor
-    q_position: Tensor
-    k: Tensor
-    v: Tensor
+    query: Tensor
+    position_query: Tensor
+    key: Tensor
+    value: Tensor
     positions: Tensor
     bias: Tensor | None = None
 
     @classmethod
-    def join(cls, streams: Sequence[SpanHeads]) -> SpanHeads:
+    def join(cls, streams: Sequence[SpanProjections]) -> SpanProjections:
         """Concatenate the attention heads of several streams.
 
         A single attention operation with the heads of both streams makes a MECT training step 7 % faster.
         """
         if len(streams) == 1:
             return streams[0]
-        names = ["q", "q_position", "k", "v", "positions"] + ["bias"] * (streams[0].bias is not None)
-        return cls(*(torch.cat([getattr(heads, name) for heads in streams], dim=1) for name in names))
+        names = ["query", "position_query", "key", "value", "positions"] + ["bias"] * (streams[0].bias is not None)
+        return cls(*(torch.cat([getattr(stream, name) for stream in streams], dim=1) for name in names))
 
 
-def attend_spans(heads: SpanHeads, groups: PaddedGroups, p: float) -> Tensor:
+def attend_spans(projections: SpanProjections, groups: PaddedGroups, p: float) -> Tensor:
     """Compute attention within each sentence. Each query attends to all spans in its sentence.
 
-    heads (SpanHeads): Queries, keys, values and relative positions in the batch.
+    projections (SpanProjections): Queries, keys, values and relative positions in the batch.
     groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
     p (float): Attention dropout rate.
     RETURNS (Tensor): *Shape:* (queries, heads, head width)
     """
     if not groups.buckets:
-        return heads.q
+        return projections.query
     attended = []
-    for padded, bucket in zip(pad_heads(heads, groups), groups.buckets, strict=True):
+    for padded, bucket in zip(pad_projections(projections, groups), groups.buckets, strict=True):
         attend = partial(_attend, bucket=bucket, p=p)
-        is_long = padded.k.shape[2] > MAX_UNCHUNKED_LENGTH
+        is_long = padded.key.shape[2] > MAX_UNCHUNKED_LENGTH
         attended.append(checkpointed(attend, padded) if is_long else attend(padded))
     return groups.join(attended)
 
 
-def pad_heads(heads: SpanHeads, groups: PaddedGroups) -> Iterator[SpanHeads]:
+def pad_projections(projections: SpanProjections, groups: PaddedGroups) -> Iterator[SpanProjections]:
     """Yield the padded attention inputs of each bucket.
 
     A query group is a sequence's queries. A bucket contains groups with a similar length, to limit padding.
 
-    YIELDS (SpanHeads): The padded tensors, *Shape:* (groups, heads, padded length, head width), and the unchanged bias.
+    YIELDS (SpanProjections): The padded tensors, *Shape:* (groups, heads, padded length, head width), and the unchanged
+        bias.
     """
-    queries, keys = torch.cat((heads.q, heads.q_position), dim=1), torch.cat((heads.k, heads.v), dim=1)
-    for padded_queries, padded_keys, positions in groups.pad(queries, keys, heads.positions):
+    queries = torch.cat((projections.query, projections.position_query), dim=1)
+    keys = torch.cat((projections.key, projections.value), dim=1)
+    for padded_queries, padded_keys, positions in groups.pad(queries, keys, projections.positions):
         (q, q_position), (k, v) = padded_queries.chunk(2, dim=1), padded_keys.chunk(2, dim=1)
-        yield SpanHeads(q, q_position, k, v, positions, heads.bias)
+        yield SpanProjections(q, q_position, k, v, positions, projections.bias)
 
 
-def _attend(padded: SpanHeads, bucket: GroupBucket, p: float) -> Tensor:
+def _attend(padded: SpanProjections, bucket: GroupBucket, p: float) -> Tensor:
     """Compute the attention output for a padded bucket of query groups.
 
     RETURNS (Tensor): *Shape:* (groups, heads, queries, head width)
     """
-    return torch.matmul(dropout(span_map(padded, bucket), p, training=True), padded.v)
+    return torch.matmul(dropout(span_map(padded, bucket), p, training=True), padded.value)
 
 
-def span_map(padded: SpanHeads, bucket: GroupBucket) -> Tensor:
+def span_map(padded: SpanProjections, bucket: GroupBucket) -> Tensor:
     """Compute the attention weights for a padded bucket of query groups.
 
     RETURNS (Tensor): *Shape:* (groups, heads, queries, keys)
     """
-    scores = torch.matmul(padded.q, padded.k.transpose(2, 3))
-    products = torch.matmul(padded.q_position, padded.positions.transpose(2, 3))
+    scores = torch.matmul(padded.query, padded.key.transpose(2, 3))
+    products = torch.matmul(padded.position_query, padded.positions.transpose(2, 3))
     # `products` contains the score for each query and each relative position in the group. Look up the relative
     # position of each query and key.
     scores += products.gather(3, bucket.pairs.expand(-1, products.shape[1], -1, -1))
@@ -236,7 +238,7 @@ class SpanAttention(nn.Module):
         self.v = nn.Parameter(nn.init.xavier_normal_(torch.empty(n_heads, head_width)))
         self.random = RandomAttention(n_heads=n_heads, n_positions=n_positions) if n_positions else None
 
-    def heads(self, x: Tensor, rows: Tensor, relative: Tensor, groups: PaddedGroups) -> SpanHeads:
+    def project(self, x: Tensor, rows: Tensor, relative: Tensor, groups: PaddedGroups) -> SpanProjections:
         """Project the queries, keys, values and relative positions, and split them into attention heads.
 
         x (Tensor): Hidden states from which the queries are projected. *Shape:* (queries, width)
@@ -250,7 +252,7 @@ class SpanAttention(nn.Module):
         if self.random is not None:
             # Append a zero row. `span_map` uses this row for query positions without random attention.
             bias = F.pad(self.random(*groups.max_positions), (0, 0, 0, 0, 0, 1))
-        return SpanHeads(q + self.u, q + self.v, k, v, positions, bias)
+        return SpanProjections(q + self.u, q + self.v, k, v, positions, bias)
 
 
 def span_layer(config: FlatConfig | MectConfig) -> TransformerLayer:
@@ -276,7 +278,7 @@ class SpanLayer(nn.Module):
 
     def __init__(self, config: FlatConfig | MectConfig, n_streams: int) -> None:
         super().__init__()
-        self.dropout = config.map_dropout
+        self.dropout = config.attention_dropout_rate
         self.streams = nn.ModuleList(span_layer(config) for _ in range(n_streams))
 
     def forward(
@@ -290,19 +292,19 @@ class SpanLayer(nn.Module):
         groups (PaddedGroups): The queries, divided into padded groups that are computed at once.
         RETURNS (List[Tensor]): Per stream, the updated hidden states. *Shape:* (queries, width)
         """
-        heads = self.heads(queries, rows, relative, groups)
+        projections = self.project(queries, rows, relative, groups)
         p = self.dropout if self.training else 0.0
-        attended = attend_spans(SpanHeads.join(heads), groups, p).flatten(1).chunk(len(heads), dim=1)
+        attended = attend_spans(SpanProjections.join(projections), groups, p).flatten(1).chunk(len(projections), dim=1)
         streams = zip(self.streams, queries, attended, strict=True)
         return [cast(TransformerLayer, layer).complete(x, values) for layer, x, values in streams]
 
-    def heads(
+    def project(
         self, queries: Sequence[Tensor], rows: Sequence[Tensor], relative: Sequence[Tensor], groups: PaddedGroups
-    ) -> list[SpanHeads]:
+    ) -> list[SpanProjections]:
         """Compute the queries, keys and values for each stream. See `forward` for the arguments."""
         # Cross-attention: with two streams, reversing `queries` swaps the inputs from which the queries are projected.
         return [
-            cast(SpanAttention, layer.attention).heads(source, spans, positions, groups)
+            cast(SpanAttention, layer.attention).project(source, spans, positions, groups)
             for layer, source, spans, positions in zip(self.streams, queries[::-1], rows, relative, strict=True)
         ]
 

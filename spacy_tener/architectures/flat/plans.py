@@ -130,17 +130,18 @@ def plan_spans(lattice: Lattice, *, word_queries: bool) -> SpanPlan:
         blocks += _query_blocks(words, lattice.lengths)
 
     # Find the distinct relative positions in each group, and then the distinct relative positions in the whole batch.
-    distinct = [_distinct(table.numbers(queries, keys[sentence])) for sentence, _, queries in blocks]
-    n_columns = np.array([len(numbers) for numbers, _ in distinct], np.int64)
-    numbers, rows = _distinct(np.concatenate([np.zeros(0, np.int64), *(numbers for numbers, _ in distinct)]))
+    ids_and_pairs = [_distinct(table.position_ids(queries, keys[sentence])) for sentence, _, queries in blocks]
+    ids_by_group = [position_ids for position_ids, _ in ids_and_pairs]
+    position_ids, rows = _distinct(np.concatenate([np.zeros(0, np.int64), *ids_by_group]))
+    columns_by_group = _split(rows, np.array([len(group_ids) for group_ids in ids_by_group], np.int64))
     groups = [
-        QueryGroup(sentence, position, queries, keys[sentence], columns, pairs)
-        for (sentence, position, queries), columns, (_, pairs) in zip(
-            blocks, _split(rows, n_columns), distinct, strict=True
+        QueryGroup(sentence, position, queries, keys[sentence], columns, column_of_pair)
+        for (sentence, position, queries), columns, (_, column_of_pair) in zip(
+            blocks, columns_by_group, ids_and_pairs, strict=True
         )
     ]
     character_groups, word_groups = groups[:n_character_groups], groups[n_character_groups:]
-    return SpanPlan(tuple(character_groups), tuple(word_groups), table.distances(numbers), lattice.longest)
+    return SpanPlan(tuple(character_groups), tuple(word_groups), table.distances(position_ids), lattice.longest)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ class _PositionTable:
         key_terms = size_index * n_offsets - heads
         return cls(sizes, (len(sizes), len(sizes), n_offsets), query_terms, key_terms)
 
-    def numbers(self, queries: IntArray, keys: IntArray) -> IntArray:
+    def position_ids(self, queries: IntArray, keys: IntArray) -> IntArray:
         """Return the integer that identifies the relative position of each query and key.
 
         queries (IntArray): Query indices in the batch. *Shape:* (queries,)
@@ -186,13 +187,13 @@ class _PositionTable:
         """
         return self.query_terms[queries, None] + self.key_terms[keys]
 
-    def distances(self, numbers: IntArray) -> IntArray:
+    def distances(self, position_ids: IntArray) -> IntArray:
         """Return the distances between the spans: head to head, head to tail, tail to head and tail to tail.
 
-        numbers (IntArray): Integers that `numbers` returned for relative positions. *Shape:* (relative positions,)
+        position_ids (IntArray): Integers that the method `position_ids` returned. *Shape:* (relative positions,)
         RETURNS (IntArray): *Shape:* (relative positions, 4)
         """
-        query_index, key_index, offset_index = np.unravel_index(numbers, self.shape)
+        query_index, key_index, offset_index = np.unravel_index(position_ids, self.shape)
         query_size, key_size = self.sizes[query_index], self.sizes[key_index]
         head_to_head = offset_index - self.shape[2] // 2
         head_to_tail = head_to_head - (key_size - 1)

@@ -55,7 +55,7 @@ class Selection:
         per_query (Tensor): Threshold and penalty weight for each query. *Shape:* (sequences, heads, queries, 2)
         RETURNS (Tensor): *Shape:* (sequences, heads, queries, keys)
         """
-        above = (scores - self.bound(scores, per_query)).detach()
+        above = (scores - self.effective_threshold(scores, per_query)).detach()
         # Compute the selection mask `above >= 0` with arithmetic, since torch.where is not vectorized on a CPU.
         weights = torch.softmax(scores, dim=-1) * above.sign_().add_(1.0).clamp_(max=1.0)
         return weights / _row_sums(weights)
@@ -71,7 +71,7 @@ class Selection:
         """
         return _Sample.apply(scores, per_query, self, penalty)  # type: ignore[no-untyped-call]
 
-    def bound(self, scores: Tensor, per_query: Tensor) -> Tensor:
+    def effective_threshold(self, scores: Tensor, per_query: Tensor) -> Tensor:
         """Compute the score that a key must reach to be selected, for each query (Hu et al., 2022, eq. 8).
 
         This is the threshold or the k-th largest score, whichever is smaller.
@@ -79,9 +79,9 @@ class Selection:
         RETURNS (Tensor): *Shape:* (sequences, heads, queries, 1)
         """
         threshold = per_query[..., :1]
-        return torch.minimum(self.floor(scores), threshold) if self.k else threshold
+        return torch.minimum(self.finite_kth_largest(scores), threshold) if self.k else threshold
 
-    def floor(self, scores: Tensor) -> Tensor:
+    def finite_kth_largest(self, scores: Tensor) -> Tensor:
         """Return the k-th largest score for each query as a finite number. *Shape:* (sequences, heads, queries, 1)"""
         # With fewer than k keys, the k-th largest score is -inf. A finite number avoids NaN from -inf - (-inf) when the
         # result is subtracted from a padded key's score.
@@ -175,10 +175,10 @@ class _Sample(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, per_query: Tensor, selection: Selection, penalty: Penalty | None) -> Tensor:
-        bound = selection.bound(scores, per_query)
+        bound = selection.effective_threshold(scores, per_query)
         above = scores - bound
         # Eq. 8 limits the threshold to the k-th largest score. If the limit applies, the gradient goes to this score.
-        at_bound = _zeros_of(above) if selection.k else None
+        at_bound = _uniform_over_zeros(above) if selection.k else None
         z = above.mul_(selection.alpha).add_(logistic_noise(scores)).div_(selection.tau).sigmoid_()
         weights = torch.softmax(scores, dim=-1).mul_(z)
         weights.div_(_row_sums(weights))
@@ -220,7 +220,7 @@ def _row_sums(weights: Tensor) -> Tensor:
     return total + (total == 0.0)
 
 
-def _zeros_of(x: Tensor) -> Tensor:
+def _uniform_over_zeros(x: Tensor) -> Tensor:
     """Replace each zero by 1 / n, where n is the number of zeros in its row. Replace all other numbers by 0.
 
     `_Sample` uses these values to distribute a gradient evenly over scores that are equal.

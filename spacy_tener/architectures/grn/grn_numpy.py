@@ -41,11 +41,11 @@ def relate(a: FloatArray, b: FloatArray, x: FloatArray, lengths: IntArray) -> Fl
     u, w = (np.exp(np.clip(part, -EXPONENT_LIMIT, EXPONENT_LIMIT)) for part in (-a, b))
     for begin, end in pairwise([0, *np.cumsum(lengths).tolist()]):
         if begin < end:
-            _gated(u[begin:end], w[begin:end], x[begin:end], related[begin:end])
+            _gated_mean(u[begin:end], w[begin:end], x[begin:end], related[begin:end])
     return related
 
 
-def _gated(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
+def _gated_mean(u: FloatArray, w: FloatArray, x: FloatArray, out: FloatArray) -> None:
     """Compute the gated mean of the features in a single sequence. See `relate`.
 
     Let `u_i = e^(-a_i)` and `w_j = e^(b_j)`. Then `sigmoid(a_i + b_j) x_j = w_j x_j / (u_i + w_j)`, which requires two

@@ -53,7 +53,7 @@ class ContextLayer(nn.Module):
         super().__init__()
         self.branches = nn.ModuleList(Convolution(input_width, width, size=size) for size in branches)
         for branch in self.branches:
-            kaiming_uniform_start(cast(Convolution, branch).product)
+            init_kaiming_uniform(cast(Convolution, branch).product)
 
     def forward(self, x: Tensor, lengths: IntArray) -> Tensor:
         """Compute the context features for each sequence in a batch.
@@ -70,7 +70,7 @@ class ContextLayer(nn.Module):
         return torch.tanh(_elementwise_maximum(branches))
 
 
-def kaiming_uniform_start(layer: Linear) -> None:
+def init_kaiming_uniform(layer: Linear) -> None:
     """Initialize a linear layer's weights with Kaiming uniform initialization, and its bias with zeros."""
     nn.init.kaiming_uniform_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -139,7 +139,7 @@ class _GatedMean(torch.autograd.Function):
         ctx.save_for_backward(u, v, x)
         ctx.ragged, ctx.inverse_lengths = _plan_buckets(lengths, x), _inverse_lengths(lengths, x)
         tiles = _Tiles(x, ctx.ragged)
-        sums = [_gated(tiles, *padded)[:, None] for padded in _pad(ctx.ragged, u, v, x)]
+        sums = [_gated_sum(tiles, *padded)[:, None] for padded in _pad(ctx.ragged, u, v, x)]
         return ctx.ragged.join(sums) * ctx.inverse_lengths
 
     @staticmethod
@@ -147,7 +147,7 @@ class _GatedMean(torch.autograd.Function):
         u, v, x = ctx.saved_tensors
         padded = _pad(ctx.ragged, u, v, x, gradients[0] * ctx.inverse_lengths)
         tiles = _Tiles(x, ctx.ragged)
-        parts = zip(*(_gated_gradients(tiles, *bucket) for bucket in padded), strict=True)
+        parts = zip(*(_gated_sum_gradients(tiles, *bucket) for bucket in padded), strict=True)
         da, db, dx = (ctx.ragged.join([part[:, None] for part in sums]) for sums in parts)
         return da, db, dx, None
 
@@ -166,7 +166,7 @@ def _inverse_lengths(lengths: Sequence[int], like: Tensor) -> Tensor:
 
 # Overhead of an additional bucket, in padded gates. On a CPU, padding is always slower than an additional bucket. On a
 # GPU, the overhead is about twenty kernel launches.
-NUMBERS_PER_BUCKET = {"cpu": 0, "cuda": 1 << 23}
+BUCKET_COST_IN_GATES = {"cpu": 0, "cuda": 1 << 23}
 
 
 def _plan_buckets(lengths: Sequence[int], like: Tensor) -> Ragged:
@@ -174,7 +174,7 @@ def _plan_buckets(lengths: Sequence[int], like: Tensor) -> Ragged:
 
     On a CPU, each bucket contains sequences of the same length. On a GPU, the lengths can differ.
     """
-    bucket_cost = NUMBERS_PER_BUCKET["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
+    bucket_cost = BUCKET_COST_IN_GATES["cpu" if like.is_cpu else "cuda"] // max(like.shape[1], 1)
     return Ragged.of(lengths, device=like.device, bucket_cost=bucket_cost)
 
 
@@ -244,7 +244,7 @@ class _Tiles:
         return torch.mul(gates, rows, out=self._terms[: gates.numel()].view_as(gates))
 
 
-def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
+def _gated_sum(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
     """Compute the gated sum of the features in each sequence of a bucket.
 
     The output for token i is the sum of `x_j / (1 + u_i v_j)` over all tokens j in the sequence.
@@ -261,10 +261,10 @@ def _gated(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor) -> Tensor:
     return total
 
 
-def _gated_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _gated_sum_gradients(tiles: _Tiles, u: Tensor, v: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the gradients of the gated sum for a bucket. See `_GatedMean` for the formulas.
 
-    u, v, x (Tensor): The inputs of `_gated`. *Shape:* (sequences, length, width)
+    u, v, x (Tensor): The inputs of `_gated_sum`. *Shape:* (sequences, length, width)
     y (Tensor): Gradient of the gated sum. *Shape:* (sequences, length, width)
     RETURNS (Tuple[Tensor, Tensor, Tensor]): Gradients of a, b and x. *Shape:* (sequences, length, width)
     """
@@ -311,7 +311,7 @@ class GRNEncoder(nn.Module):
             self.context = ContextLayer(input_width=input_width, width=config.width, branches=config.branches)
         elif input_width != config.width:
             self.input = Linear(input_width, config.width)
-            kaiming_uniform_start(self.input)
+            init_kaiming_uniform(self.input)
         self.dropout = Dropout(config.dropout)
         make = Relation if config.relation == "gated" else config.relation
         self.relation = None if make is None else make(width=config.width)

@@ -178,7 +178,9 @@ def multiply_pairs(x: Tensor, factors: Tensor) -> Tensor:
 def transformer_attention(config: TransformerConfig) -> Attention:
     """Build the attention module for a transformer layer: adapted or vanilla attention."""
     attention = AdaptedAttention if config.adapted else VanillaAttention
-    return attention(width=config.width, n_heads=config.heads, dropout=config.map_dropout, scaled=config.is_scaled)
+    return attention(
+        width=config.width, n_heads=config.heads, dropout=config.attention_dropout_rate, scaled=config.is_scaled
+    )
 
 
 class TransformerEncoder(nn.Module):

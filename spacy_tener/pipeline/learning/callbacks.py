@@ -1,6 +1,8 @@
 """Registered functions for training configs: a callback, a corpus reader and a logger.
 
-`extension` adds labels to a trained component, `mixed_corpus` combines corpora, and `json_lines_logger` writes JSONL.
+- `extension` is a callback for `[initialize.after_init]`, which adds labels to a trained component.
+- `mixed_corpus` is a reader for `[corpora]`, which combines several corpora.
+- `json_lines_logger` is a logger for `[training.logger]`, which writes JSONL.
 """
 
 from __future__ import annotations

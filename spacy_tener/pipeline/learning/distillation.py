@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import NonNegativeInt, PositiveFloat
 from spacy.language import Language
 
-from ...architectures.tagger import TaggerModel, crf, on_host
+from ...architectures.tagger import TaggerModel, copy_for_decoding, torch_crf
 from ...errors import UserError
 from ...features.cache import FeatureCache, cache_key
 from ...processes import cached_property
@@ -72,9 +72,9 @@ class Teacher:
         """A copy of the teacher's CRF, with all weights divided by the temperature."""
         import torch
 
-        layer = crf(self.model)
-        # Resizing to the same number of labels copies the CRF.
-        scaled = layer.resize(layer.layout.n_labels)
+        layer = torch_crf(self.model)
+        # With the same number of labels, this is a copy.
+        scaled = layer.with_labels(layer.layout.n_labels)
         with torch.no_grad():
             for weight in scaled.parameters():
                 weight.div_(self.temperature)
@@ -102,7 +102,7 @@ class Teacher:
                 )
         batcher, soft_targets = WindowBatcher.of(self.model, self.settings, training=True), list[SoftTarget]()
         for group in batcher.groups(teacher_views):
-            _, rows = on_host(self.model, batcher.emissions(self.model, group))
+            _, rows = copy_for_decoding(self.model, batcher.emissions(self.model, group))
             ends = np.cumsum([len(doc.view) for doc in group])
             soft_targets += np.split(rows.astype(np.float32) / self.temperature, ends[:-1])
         return soft_targets

@@ -14,7 +14,7 @@ import torch
 from spacy.errors import Errors
 from torch import Tensor
 
-from ...architectures.tagger import TaggerModel, crf, depth_of, split_depths
+from ...architectures.tagger import TaggerModel, depth_of, split_depths, torch_crf
 from ...crf.crf_torch import CRF, cross_entropy
 from ...features.tokens import TokenBatch
 from ...nn.backend_torch import TorchBackend
@@ -32,9 +32,9 @@ from .targets import IncorrectSpan, Target
 
 
 def concatenate_by_depth(targets: Sequence[Sequence[Target]]) -> list[Target]:
-    """Flatten the training targets of several texts, sorted by nesting depth.
+    """Flatten the training targets of several texts, sorted by nesting level.
 
-    The targets at depth 0 come first, for all texts. `split_depths` sorts the emissions in the same order.
+    The targets at level 0 come first, for all texts. `split_depths` sorts the emissions in the same order.
     """
     return list(itertools.chain(*zip(*targets, strict=True)))
 
@@ -135,7 +135,7 @@ def distillation_loss(
     teacher (CRF): The teacher's CRF. Its labels must be the student's first labels.
     emissions (Tensor): The student's emissions for all texts, concatenated. *Shape:* (units, depth * tags)
     soft_targets (Sequence[SoftTarget]): The teacher's emissions for each text.
-    targets (Sequence[Target]): Targets with the weight and the allowed tags for each text. The targets at depth 0 come
+    targets (Sequence[Target]): Targets with the weight and the allowed tags for each text. The targets at level 0 come
         first, for all texts.
     """
     depth = emissions.shape[1] // student.layout.n_tags
@@ -165,28 +165,28 @@ def completion_loss(
     teacher (CRF): The teacher's CRF. Its labels must be the student's first labels.
     emissions (Tensor): The student's emissions for all texts, concatenated. *Shape:* (units, depth * tags)
     soft_targets (Sequence[SoftTarget]): The teacher's emissions for each text.
-    targets (Sequence[Target]): The targets. Those at depth 0 come first, for all texts.
+    targets (Sequence[Target]): The targets. Those at level 0 come first, for all texts.
     """
     lengths, layout = [len(target.tags) for target in targets], student.layout
     depth = emissions.shape[1] // layout.n_tags
     rows = split_depths(emissions, depth).split(lengths)
     teacher_rows = split_depths(torch.from_numpy(np.concatenate(soft_targets)), depth).split(lengths)
     n_teacher_labels = teacher.layout.n_labels
-    is_open = [
+    is_partial = [
         target.unannotated_labels is not None and bool(target.unannotated_labels[:n_teacher_labels].any())
         for target in targets
     ]
     loss = emissions.new_zeros(())
-    complete = [i for i, adds in enumerate(is_open) if not adds and targets[i].has_loss]
-    if complete:
-        loss = loss + batch_loss(student, torch.cat([rows[i] for i in complete]), [targets[i] for i in complete])
-    completed = [i for i, adds in enumerate(is_open) if adds]
-    if completed:
-        parts, sizes = [targets[i] for i in completed], [lengths[i] for i in completed]
-        possible = join_masks([part.possible for part in parts], sizes, layout.n_tags)
-        allowed = _allowed_tags(parts, possible, layout)
-        scores = torch.cat([teacher_rows[i] for i in completed])
-        concatenated = torch.cat([rows[i] for i in completed])
+    full = [i for i, target in enumerate(targets) if not is_partial[i] and target.has_loss]
+    if full:
+        loss = loss + batch_loss(student, torch.cat([rows[i] for i in full]), [targets[i] for i in full])
+    partial = [i for i in range(len(targets)) if is_partial[i]]
+    if partial:
+        partial_targets, sizes = [targets[i] for i in partial], [lengths[i] for i in partial]
+        possible = join_masks([target.possible for target in partial_targets], sizes, layout.n_tags)
+        allowed = _allowed_tags(partial_targets, possible, layout)
+        scores = torch.cat([teacher_rows[i] for i in partial])
+        concatenated = torch.cat([rows[i] for i in partial])
         loss = loss + cross_entropy(
             teacher,
             scores,
@@ -195,10 +195,10 @@ def completion_loss(
             sizes,
             tensor(possible),
             under_annotation=tensor(allowed),
-            sequence_weights=_weights(parts),
+            sequence_weights=_weights(partial_targets),
         )
-        if any(part.incorrect for part in parts):
-            loss = loss + _incorrect_span_loss(student, concatenated, allowed, parts)
+        if any(target.incorrect for target in partial_targets):
+            loss = loss + _incorrect_span_loss(student, concatenated, allowed, partial_targets)
     return loss
 
 
@@ -217,7 +217,7 @@ def learn(
 ) -> float:
     """Run the model on training texts, compute the loss and accumulate the gradients.
 
-    targets (Sequence[Sequence[Target]]): The gold annotation of each text, with one target for each nesting depth.
+    targets (Sequence[Sequence[Target]]): The gold annotation of each text, with one target for each nesting level.
     name (str): The component's name, for error messages.
     teacher (Teacher | None): The teacher for knowledge distillation.
     RETURNS (float): The mean loss per window. Windows from texts without annotation are only included if there is a
@@ -225,33 +225,33 @@ def learn(
     """
     batcher = WindowBatcher.of(model, settings, training=True)
     counted = [
-        any(target.has_loss for target in parts)
-        or (teacher is not None and len(parts[0].view) > 0 and parts[0].weight > 0.0)
-        for parts in targets
+        any(target.has_loss for target in levels)
+        or (teacher is not None and len(levels[0].view) > 0 and levels[0].weight > 0.0)
+        for levels in targets
     ]
     # Skip texts without loss. With a listener, keep all texts: the batch must be the same as in the shared component.
     if not batcher.listens:
-        targets = [parts for parts, is_counted in zip(targets, counted, strict=True) if is_counted]
+        targets = [levels for levels, is_counted in zip(targets, counted, strict=True) if is_counted]
         counted = [True] * len(targets)
-    views = [parts[0].view for parts in targets]
+    views = [levels[0].view for levels in targets]
     if not any(counted):
         _backprop_zeros(model, views)
         return 0.0
-    layer = crf(model)
+    layer = torch_crf(model)
     soft_targets = teacher.soft_targets(views) if teacher else []
 
     def loss_of(batch: Sequence[DocWindow], tokens: TokenBatch, emissions: Tensor) -> Tensor:
-        parts = concatenate_by_depth(
+        window_targets = concatenate_by_depth(
             [[target.in_window(part.window) for target in targets[part.index]] for part in batch]
         )
         if teacher is None:
-            return batch_loss(layer, emissions, parts)
+            return batch_loss(layer, emissions, window_targets)
         scores = [soft_targets[part.index][part.window.start : part.window.end] for part in batch]
         if teacher.only_missing_labels:
-            return completion_loss(layer, teacher.crf, emissions, scores, parts)
-        loss = teacher.weight * distillation_loss(layer, teacher.crf, emissions, scores, parts)
-        if teacher.weight < 1.0 and any(part.has_loss for part in parts):
-            loss = loss + (1.0 - teacher.weight) * batch_loss(layer, emissions, parts)
+            return completion_loss(layer, teacher.crf, emissions, scores, window_targets)
+        loss = teacher.weight * distillation_loss(layer, teacher.crf, emissions, scores, window_targets)
+        if teacher.weight < 1.0 and any(target.has_loss for target in window_targets):
+            loss = loss + (1.0 - teacher.weight) * batch_loss(layer, emissions, window_targets)
         return loss
 
     return _accumulate(model, batcher, views, counted, loss_of, name=name)
@@ -273,7 +273,7 @@ def rehearse(
         depth = depth_of(model)
         earlier = split_depths(torch.as_tensor(predict(teacher, tokens)), depth)
         lengths = tokens.lengths.tolist() * depth
-        return cross_entropy(crf(teacher), earlier, crf(model), split_depths(emissions, depth), lengths)
+        return cross_entropy(torch_crf(teacher), earlier, torch_crf(model), split_depths(emissions, depth), lengths)
 
     counted = [len(view) > 0 for view in views]
     return _accumulate(model, WindowBatcher.of(model, settings, training=True), views, counted, loss_of, name=name)

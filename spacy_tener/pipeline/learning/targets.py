@@ -22,7 +22,9 @@ from ..units import (
     BEGIN,
     INSIDE,
     MISSING,
+    NEXT_IN_WORD,
     OUTSIDE,
+    PREVIOUS_IN_WORD,
     CharacterView,
     DocView,
     TokenView,
@@ -58,7 +60,9 @@ class IncorrectSpan:
 
 @dataclass(frozen=True)
 class Target:
-    """The gold annotation of a text at one nesting depth. The units are the predicted Doc's tokens or characters.
+    """The gold annotation of a text at one nesting level, see `nesting.py`.
+
+    The units are the predicted Doc's tokens or characters.
 
     view (DocView): The predicted Doc, as a sequence of units.
     units (Units): The unit attributes, with gold entities.
@@ -137,7 +141,7 @@ class Target:
 def make_targets(
     examples: Sequence[Example], labels: LabelIndex, settings: NERSettings, depth: int = 1
 ) -> list[list[Target]]:
-    """Convert the gold annotation of examples to targets. Each example has one target for each nesting depth."""
+    """Convert the gold annotation of examples to targets. Each example has one target for each nesting level."""
     targets = []
     for example in examples:
         view = view_of(example.predicted, settings.view)
@@ -223,12 +227,13 @@ def count_latin_edges(targets: Iterable[Target], layout: TagLayout) -> IntArray:
         neighbours = letter_neighbours([target.view])
         if neighbours is None:
             continue
-        # In `letter_neighbours`, the flag 1 means that the previous letter is in the same word, so an entity that
-        # begins here splits the word. The flag 2 means the same for the next letter, and for an entity that ends here.
-        for side, blocks in ((1, (layout.begin, layout.single)), (2, (layout.end, layout.single))):
+        # If the previous letter is in the same word, an entity that begins here splits the word. The same is true for
+        # the next letter and an entity that ends here.
+        begins, ends = (layout.begin, layout.single), (layout.end, layout.single)
+        for flag, blocks in ((PREVIOUS_IN_WORD, begins), (NEXT_IN_WORD, ends)):
             for block in blocks:
                 rows = np.flatnonzero((target.tags >= block.start) & (target.tags < block.stop) & (neighbours > 0))
-                np.add.at(counts, (target.tags[rows] - block.start, (neighbours[rows] & side == 0).astype(int)), 1)
+                np.add.at(counts, (target.tags[rows] - block.start, (neighbours[rows] & flag == 0).astype(int)), 1)
     return counts
 
 
