@@ -149,8 +149,10 @@ def _digest_of_file(path: Path, modified: int, size: int) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a RemedyError if the path of an output directory exists but is not a directory."""
-    if folder.exists() and not folder.is_dir():
+    """Raise a RemedyError if the path of an output directory exists but is not a directory, or if it is not valid."""
+    with writing(folder):
+        is_invalid = folder.exists() and not folder.is_dir()
+    if is_invalid:
         raise RemedyError(f"{folder}: not a directory", "Use a new or existing directory.")
 
 

@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from spacy_tener.errors import RemedyError
-from spacy_tener.files import locked, replaced, write_file, write_text
+from spacy_tener.files import check_folder, locked, replaced, write_file, write_text
 
 LOCK_SCRIPT = """
 import sys
@@ -96,6 +96,8 @@ def test_unwritable_path_is_named_in_error(tmp_path: Path) -> None:
         write_text(tmp_path / "file" / "a.txt", "")
     with pytest.raises(RemedyError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "below" / "lock"):
         pass
+    with pytest.raises(RemedyError, match=r"xx: cannot be written: File name too long. Choose a shorter path"):
+        check_folder(tmp_path / ("x" * 300))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ Used by the command `silver`.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -284,7 +285,7 @@ def manifest_inputs(names: Sequence[str], teachers: Sequence[Language], sources:
 def _as_input(source: str) -> dict[str, str | None]:
     """Return the manifest entry of an input file, or of a stream such as standard input or a named pipe."""
     # A stream can be read only once, so it can't be digested.
-    if source == STDIN or (Path(source).exists() and not Path(source).is_file()):
+    if source == STDIN or (os.path.exists(source) and not os.path.isfile(source)):
         return stream_input("standard input" if source == STDIN else source)
     # Check that the file can be read. Otherwise, an error with the path is raised.
     with open_file(source):
