@@ -124,8 +124,8 @@ class EntityLists(WordListEditor, BatchPipe):
         """Add words to a list. The change takes effect immediately.
 
         words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their labels.
-        label (str): The label for all words if `words` is not a dictionary. It can be a label that no model in the
-            pipeline predicts.
+        label (str): The label for all words. Only allowed if `words` is not a dictionary. It can be a label that no
+            model in the pipeline predicts.
         name (str): The list's name. By default, the list that applies to all Docs.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
             existing list keeps its setting.

@@ -164,10 +164,16 @@ def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> I
     """Return words with their tags.
 
     words (Iterable[str] | Mapping[str, str]): The words, or a dictionary of words and their tags.
-    tag (str): The tag of the words if `words` is not a dictionary.
+    tag (str): The tag of the words if `words` is not a dictionary. An error is raised if `words` is a dictionary and
+        this is not empty.
     """
     if isinstance(words, str):
         raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
+    if isinstance(words, Mapping) and tag:
+        raise ValueError(
+            f"The dictionary of words has a value for each word, and {tag!r} was passed as well. Pass a list of words "
+            f"with {tag!r}, or leave {tag!r} out."
+        )
     return words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
 
 
@@ -227,8 +233,8 @@ class LexiconEditor(WordListEditor):
         """Add words to a list. The change takes effect immediately.
 
         words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their tags.
-        tag (str): The tag of the words if `words` is not a dictionary. The model must be trained with this tag. In
-            jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
+        tag (str): The tag of the words. Only allowed if `words` is not a dictionary. The model must be trained with
+            this tag. In jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
         name (str): Name of the list. By default, the list that applies to all Docs is changed.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, new lists are saved, and
             existing lists keep their present value.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -273,6 +274,22 @@ def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
         lists.block({COMPANY: PRODUCT})
     with pytest.raises(ValueError, match="list of words"):
         lists.words("unknown")
+
+
+def test_dictionary_with_another_label_is_rejected(lists: Any) -> None:
+    with pytest.raises(ValueError, match="value for each word, and 'B' was passed as well. Pass a list of words"):
+        lists.add({COMPANY: "A"}, label="B")
+    assert lists.words() == {}
+
+
+def test_missing_file_error_names_component_and_fix(blank: Language, lists: Any, tmp_path: Path) -> None:
+    lists.add({COMPANY: "ORG"})
+    blank.to_disk(tmp_path)
+    path = tmp_path / "entity_lists" / "lists"
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match="component 'entity_lists'.*No such file.*Restore the file") as raised:
+        spacy.load(tmp_path)
+    assert raised.value.filename == str(path)
 
 
 def test_tener_words_selects_lexicons_and_entity_lists() -> None:
