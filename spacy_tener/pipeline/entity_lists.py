@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import srsly
@@ -32,6 +32,7 @@ from ..features.word_lists import (
     labelled_words,
     make_entry,
 )
+from ..nn.serialize import from_safetensors, to_safetensors
 from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe
@@ -42,6 +43,8 @@ from .units import BEGIN, INSIDE
 from .windows import batch_by_size
 from .words import WordListEditor, WordListOwner, check_list_name, limit_words, pair_with_tags, strip_word, valid_words
 
+# Name of the lists in the saved file.
+_LISTS = "lists"
 # Tag of blocked words, which have no label.
 _BLOCKED = ""
 # Maximum number of tokens in a batch of Docs that is searched at once. A longer Doc is a batch of its own.
@@ -307,11 +310,14 @@ class EntityLists(WordListEditor, BatchPipe):
             warnings.warn(message, stacklevel=2)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Serialize the lists."""
-        return cast(bytes, srsly.msgpack_dumps(self.lists.to_message()))
+        """Serialize the lists, with a checksum."""
+        return to_safetensors({_LISTS: srsly.msgpack_dumps(self.lists.to_message())})
 
     def load(self, data: bytes) -> None:
-        self.lists.from_message(srsly.msgpack_loads(data))
+        # Earlier versions saved the lists without a checksum. A safetensors file begins with the length of a short JSON
+        # object in 8 bytes, followed by this object.
+        has_checksum = data[4:9] == b"\0\0\0\0{"
+        self.lists.from_message(srsly.msgpack_loads(from_safetensors(data)[_LISTS] if has_checksum else data))
 
 
 def _labelled_entries(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import spacy
+import srsly
 from small_systems import SYSTEMS, UNSEEN, examples_of, trained
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -233,6 +234,23 @@ def test_lists_survive_serialization_and_multiprocessing(blank: Language, lists:
     (tmp_path / "saved" / "entity_lists" / "lists").write_bytes(b"\xc1")
     with pytest.raises(ValueError, match="Cannot load the component 'entity_lists'"):
         spacy.load(tmp_path / "saved")
+
+
+def test_damaged_file_of_lists_raises_error(lists: Any) -> None:
+    lists.add({COMPANY: "ORG", "上海": "GPE"})
+    lists.block(["云海"], name="clouds")
+    data = lists.to_bytes()
+    for position in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[position // 8] ^= 1 << position % 8
+        with pytest.raises(ValueError, match="Cannot load the component 'entity_lists'.*(damaged|restore)"):
+            lists.from_bytes(bytes(damaged))
+    assert lists.to_bytes() == data
+
+
+def test_lists_that_were_saved_without_checksum_are_loaded(lists: Any) -> None:
+    lists.from_bytes(srsly.msgpack_dumps({"": [[COMPANY, "ORG", False]], "clouds": [["云海", "", False]]}))
+    assert (lists.words(), lists.blocked("clouds")) == ({COMPANY: "ORG"}, ["云海"])
 
 
 def test_file_replaces_listed_entities_but_not_blocklist(lists: Any, tmp_path: Any) -> None:
