@@ -1,6 +1,7 @@
 """The component `entity_lists`, which labels words from entity lists and supports blocklists.
 
-Words in an entity list are always labelled as entities. Blocked words are never labelled as entities.
+Words in an entity list are always labelled as entities. Blocked words are not labelled by the components `tener_ner`,
+`lac` and `ner`.
 """
 
 from __future__ import annotations
@@ -137,10 +138,10 @@ class EntityLists(WordListEditor, BatchPipe):
         self._change(name, _labelled_entries(limit_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
-        """Add blocked words to a list. They are never labelled as entities.
+        """Add blocked words to a list. The components `tener_ner`, `lac` and `ner` find no entity that contains them.
 
-        Later components can't label the tokens of a blocked word either. A blocked word has no effect if it is part of
-        a longer word in a list.
+        Rule-based components, such as `entity_ruler` and `span_ruler`, ignore blocked tokens and can label them. A
+        blocked word has no effect if it is part of a longer word in a list.
 
         words (Iterable[str]): The words.
         name (str): The list's name. By default, the list that applies to all Docs.
