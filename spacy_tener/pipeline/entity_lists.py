@@ -20,7 +20,7 @@ from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
 from ..errors import InputError, RemedyError
-from ..features.keys import simplify
+from ..features.keys import compare_key
 from ..features.lexicon_sources import read_list
 from ..features.tokens import join_texts
 from ..features.word_lists import (
@@ -326,7 +326,7 @@ def _labelled_entries(
 ) -> dict[str, WordListEntry]:
     """Convert words and labels to list entries. Raise an error if a label is invalid or a word has two labels.
 
-    The traditional and the simplified spelling of a word count as the same word.
+    All spellings of a word that differ only in script, width or Unicode form count as the same word.
 
     pairs (Iterable[tuple[object, object]]): The words and their labels.
     path (str | Path): The file that contains the words, for error messages.
@@ -335,7 +335,7 @@ def _labelled_entries(
     entries, label_of = dict[str, WordListEntry](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
         word, label, reason = strip_word(given_word, given_label), str(given_label), ""
-        first = label_of.setdefault(simplify(word), label)
+        first = label_of.setdefault(compare_key(word), label)
         if first != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
             remedy = "Give the word one label. Put labels for some Docs only into a named list."

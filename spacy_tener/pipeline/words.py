@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..embedders.lexicon_embed import LexiconVocabulary
 from ..errors import InputError, RemedyError, check_choice
-from ..features.keys import simplify
+from ..features.keys import compare_key
 from ..features.lexicon import is_valid_word
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
@@ -97,8 +97,8 @@ class WordListEditor(ABC):
         saved (bool | None): Whether to save the list with the pipeline. If None, the present value is kept.
         """
         valid = valid_words(entries, name)
-        # Compare words in simplified characters and half width, so that all variants of a word are changed.
-        changed_keys = set(map(simplify, [*removed, *valid]))
+        # All spellings of a word are changed.
+        changed_keys = set(map(compare_key, [*removed, *valid]))
         with LOCK:
             if name and name not in self.names and len(self.names) >= MAX_LISTS:
                 raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some of them.")
@@ -108,7 +108,7 @@ class WordListEditor(ABC):
                 words = {
                     word: entry
                     for word, entry in old.entries.items()
-                    if simplify(word) not in changed_keys and keep_entry(entry)
+                    if compare_key(word) not in changed_keys and keep_entry(entry)
                 }
                 words |= {word: WordListEntry(hidden=True) for word in removed if self._must_hide(owner, word)}
                 changed.append(WordList(words | valid, old.saved if saved is None else saved))

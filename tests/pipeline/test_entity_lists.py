@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from unicodedata import normalize
 
 import pytest
 import spacy
@@ -408,6 +409,21 @@ def test_traditional_and_simplified_words_are_equivalent(blank: Language, lists:
     assert lists.words() == {}
     with pytest.raises(RemedyError, match="has two labels, SHIP and PRODUCT"):
         lists.add({"云海": "SHIP", "雲海": PRODUCT})
+
+
+@pytest.mark.parametrize("form_of_text", ["NFC", "NFD"])
+@pytest.mark.parametrize("form_of_list", ["NFC", "NFD"])
+def test_words_are_found_in_every_unicode_form(
+    blank: Language, lists: Any, form_of_list: Literal["NFC", "NFD"], form_of_text: Literal["NFC", "NFD"]
+) -> None:
+    words = ["Café Müller", "ガス会社", "한국"]
+    lists.add([normalize(form_of_list, word) for word in words], "ORG")
+    text = normalize(form_of_text, "在Café Müller。ガス会社、한국")
+    assert [ent.text for ent in blank(text).ents] == [normalize(form_of_text, word) for word in words]
+    lists.add([normalize(form_of_text, words[0])], "BAR")
+    assert (len(lists.words()), blank(text).ents[0].label_) == (3, "BAR")
+    lists.remove([normalize("NFC", word) for word in words])
+    assert lists.words() == {}
 
 
 def test_unknown_list_error_names_existing_lists() -> None:
