@@ -116,7 +116,9 @@ def annotation_page(
     for number, task in enumerate(tasks):
         questions = [((), [entity]) for entity in (task.entities if overlapping else outermost(task.entities))]
         texts.append(_text(number, task.doc, questions, task.record_id, nested=overlapping))
-    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * overlapping}"
+    # `convert` only detects Chinese and English.
+    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy --lang {lang}"
+    convert += " --overlap spans" * overlapping
     values = {"model": model, "inputs": inputs}
     heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
     content = {"label_order": [*label_order], "stands": "found", "corpus": "", "next": convert}
