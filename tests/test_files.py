@@ -13,7 +13,7 @@ from typing import IO
 
 import pytest
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.files import check_folder, locked, replaced, write_file, write_text
 
 LOCK_SCRIPT = """
@@ -92,11 +92,11 @@ def test_failed_write_keeps_original_file(tmp_path: Path) -> None:
 
 def test_unwritable_path_is_named_in_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(RemedyError, match=r"a\.txt: cannot be written"):
+    with pytest.raises(UserError, match=r"a\.txt: cannot be written"):
         write_text(tmp_path / "file" / "a.txt", "")
-    with pytest.raises(RemedyError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "below" / "lock"):
+    with pytest.raises(UserError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "below" / "lock"):
         pass
-    with pytest.raises(RemedyError, match=r"xx: cannot be written: File name too long. Choose a shorter path"):
+    with pytest.raises(UserError, match=r"xx: cannot be written: File name too long. Choose a shorter path"):
         check_folder(tmp_path / ("x" * 300))
 
 
@@ -116,7 +116,7 @@ def test_write_error_suggests_fix_for_its_cause(
         raise OSError(error_number, os.strerror(error_number))
 
     monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(RemedyError, match=rf"a\.txt: cannot be written: {os.strerror(error_number)}\. .*{fix}"):
+    with pytest.raises(UserError, match=rf"a\.txt: cannot be written: {os.strerror(error_number)}\. .*{fix}"):
         write_text(tmp_path / "a.txt", "new")
 
 
@@ -130,7 +130,7 @@ def test_failed_replacement_keeps_original_directory(tmp_path: Path, monkeypatch
         return rename(path, target)
 
     monkeypatch.setattr(Path, "replace", fail_to_rename_new)
-    with pytest.raises(RemedyError, match=r"out: cannot be written"), replaced(tmp_path / "out") as folder:
+    with pytest.raises(UserError, match=r"out: cannot be written"), replaced(tmp_path / "out") as folder:
         folder.mkdir()
     assert (tmp_path / "out" / "a.txt").read_text(encoding="utf8") == "old"
     assert file_names(tmp_path) == ["out"]
@@ -154,7 +154,7 @@ def test_lock_is_exclusive_until_its_process_ends(tmp_path: Path) -> None:
         assert lock_process.stdout is not None
         assert lock_process.stdout.readline() == b"held\n"
         for _ in range(2):  # The first error does not change the lock.
-            with pytest.raises(RemedyError, match="another process uses this directory"), locked(lock):
+            with pytest.raises(UserError, match="another process uses this directory"), locked(lock):
                 pass
         lock_process.kill()
     with locked(lock):

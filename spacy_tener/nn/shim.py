@@ -17,7 +17,7 @@ from thinc.shims import Shim
 from thinc.types import Floats2d, FloatsXd
 from thinc.util import is_cupy_array
 
-from ..errors import RemedyError, check_package, install
+from ..errors import UserError, check_package, install
 from .layers_numpy import Weights, WeightsError
 from .serialize import from_safetensors, to_safetensors
 
@@ -118,8 +118,8 @@ class TorchShim(Shim):
         """Return the NumPy implementation with the current weights. Raise an error if there is none."""
         if self._predictor is None:
             if self._make_predictor is None:
-                remedy = "Predict with torch, or train the architecture without its variant."
-                raise RemedyError("A part of the model runs in torch alone, and is not exported", remedy)
+                fix = "Predict with torch, or train the architecture without its variant."
+                raise UserError("A part of the model runs in torch alone, and is not exported", fix)
             self._predictor = self._make_predictor(Weights(self.weights))
         return self._predictor
 
@@ -308,8 +308,8 @@ def _floats(tensor: Any) -> FloatsXd:
 
 def require_torch() -> None:
     """Raise an error with installation instructions if torch is not installed."""
-    remedy = f"{install('torch')}. Other trained pipelines do not need it."
-    check_package("torch", "Training, a GPU, and pipelines with a transformer need", remedy)
+    fix = f"{install('torch')}. Other trained pipelines do not need it."
+    check_package("torch", "Training, a GPU, and pipelines with a transformer need", fix)
 
 
 def torch_shim(model: Model[Any, Any]) -> TorchShim:

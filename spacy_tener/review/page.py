@@ -28,7 +28,7 @@ from spacy.vocab import Vocab
 
 from ..annotate.encoding import dump_jsonl, encodable
 from ..corpora.docs import INCORRECT, open_docbin, serialize_like
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 from ..files import write_text
 from ..pages import Heading, make_page
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
@@ -252,7 +252,7 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
 def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
     """Apply the decisions of a review to a `.spacy` file, and return the new content of the file.
 
-    Raises a RemedyError if no decision can be applied.
+    Raises a UserError if no decision can be applied.
 
     data (Path): The `.spacy` file. It is not modified.
     decisions (Path): The JSON file of decisions.
@@ -264,7 +264,7 @@ def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
     applied = apply_decisions(docs, records)
     if applied.rejected and not applied.changed + applied.unchanged:
         about = {str(record.get("corpus") or "texts to annotate") for record in records}
-        raise RemedyError(
+        raise UserError(
             f"{decisions}: no decision fits {data}: {applied.rejected[0]}",
             f"The decisions are about another corpus: {', '.join(sorted(about))}.",
         )

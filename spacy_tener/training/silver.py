@@ -24,7 +24,7 @@ from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..annotate.answers import ID_COLUMN, TEXT_COLUMN, Record
 from ..annotate.encoding import packable
-from ..errors import RemedyError
+from ..errors import UserError
 from ..files import digest, write_bytes
 from ..inputs import STDIN, open_file
 from ..manifest import Manifest, file_input, stream_input
@@ -86,17 +86,17 @@ def unknown_labels(teachers: Mapping[str, Language]) -> dict[str, list[str]]:
 def check_teachers(teachers: Mapping[str, Language]) -> None:
     """Check that each teacher can annotate silver-standard data.
 
-    Raises a RemedyError if a teacher has no entity labels or predicts nested entities.
+    Raises a UserError if a teacher has no entity labels or predicts nested entities.
 
     teachers (Mapping[str, Language]): Teachers by name.
     """
     for name, teacher in teachers.items():
         overlapping = overlap_groups(teacher)
         if overlapping:
-            remedy = "Silver-standard data has no nested entities. Use the overlay `distilled`, or another pipeline."
-            raise RemedyError(f"{name}: the entities of {', '.join(overlapping)} may be nested", remedy)
+            fix = "Silver-standard data has no nested entities. Use the overlay `distilled`, or another pipeline."
+            raise UserError(f"{name}: the entities of {', '.join(overlapping)} may be nested", fix)
         if known_labels(teacher) == set():
-            raise RemedyError(f"{name}: no component has entity labels", "Use a trained pipeline.")
+            raise UserError(f"{name}: no component has entity labels", "Use a trained pipeline.")
 
 
 def _predict_probabilities(teacher: Language, texts: Sequence[str]) -> list[TextProbabilities]:
@@ -189,7 +189,7 @@ class SilverThresholds:
             # The threshold must exclude 0.5: if only one of two teachers is certain of an entity, the mean probability
             # is 0.5.
             if not 0.5 < value <= 1.0:
-                raise RemedyError(f"{name} = {value}", "Use a probability above 0.5 and at most 1.")
+                raise UserError(f"{name} = {value}", "Use a probability above 0.5 and at most 1.")
 
 
 @dataclass
@@ -305,7 +305,7 @@ def write_silver(
     as a corpus.
 
     If the call is interrupted, repeat it with the same arguments to resume. Files that were already written are
-    skipped. Raises a RemedyError if the directory contains data with other settings.
+    skipped. Raises a UserError if the directory contains data with other settings.
 
     settings (Mapping[str, object]): Additional inputs and settings to record in the manifest, such as
         `manifest_inputs`.
@@ -313,7 +313,7 @@ def write_silver(
     RETURNS (SilverStats): Statistics of all files.
     """
     made_of = {**settings, **asdict(sure), "part_size": part_size}
-    manifest = Manifest.resume(output, made_of, remedy=_RESUME_REMEDY)
+    manifest = Manifest.resume(output, made_of, fix=_RESUME_REMEDY)
     total = SilverStats()
     try:
         texts = tqdm(records, unit=" texts", leave=False, disable=None)

@@ -20,7 +20,7 @@ from tiny_trainings import code_options, make_config, tener, write_corpus
 
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.corpora.folds import assign_folds, text_key
-from spacy_tener.errors import RemedyError, counted
+from spacy_tener.errors import UserError, pluralize
 from spacy_tener.training.runs import Processes
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
@@ -202,7 +202,7 @@ def test_review_with_trained_pipeline_recommends_config(tmp_path: Path, model: P
     assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
     suspicions = [record["suspicion"] for record in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
-    assert f"{counted(len(suspicions), 'suspected error')} in 4 texts with " in text
+    assert f"{pluralize(len(suspicions), 'suspected error')} in 4 texts with " in text
     nlp = spacy.load(model)
     nlp.add_pipe("tener_ner", name="other", source=spacy.load(model), first=True)
     nlp.to_disk(tmp_path / "two")
@@ -237,11 +237,11 @@ def test_folds_are_deterministic_and_group_duplicate_texts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "remedy"),
+    ("texts", "fix"),
     [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more Docs.")],
 )
-def test_fewer_texts_than_folds_raise_error(texts: list[str], remedy: str) -> None:
-    with pytest.raises(RemedyError, match=remedy):
+def test_fewer_texts_than_folds_raise_error(texts: list[str], fix: str) -> None:
+    with pytest.raises(UserError, match=fix):
         assign_folds([spacy.blank("zh").make_doc(text) for text in texts], 3)
 
 

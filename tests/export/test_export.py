@@ -19,7 +19,7 @@ from spacy.language import Language
 from tiny_transformer import save_tiny_transformer
 
 from spacy_tener.embedders.char_embed import CharVocabulary
-from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.export import code_points as characters
 from spacy_tener.export.check import compare, sample_texts
 from spacy_tener.export.onnx_model import export_model
@@ -161,7 +161,7 @@ def assert_bigrams_are_exported(nlp: Language, bigrams: list[str], texts: list[s
 
 
 def bigram_rows(vocabulary: CharVocabulary, bigrams: list[str]) -> list[int]:
-    rows = vocabulary.tables["bigram"].rows(bigram_key_array(bigrams, vocabulary.normaliser)).tolist()
+    rows = vocabulary.tables["bigram"].rows(bigram_key_array(bigrams, vocabulary.normalizer)).tolist()
     assert all(rows)
     return rows
 
@@ -233,13 +233,13 @@ def test_unsupported_embedder_raises_error(layer: str, folder: Path, architectur
     first, second = architectures["TENER"]["embed"], unsupported_embedders(folder, architectures)[layer]
     join = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": second}
     nlp = initialized({**architectures["TENER"], "embed": join})
-    with pytest.raises(RemedyError, match=f"The layer '{layer}' cannot be exported.* by the overlay `distilled`"):
+    with pytest.raises(UserError, match=f"The layer '{layer}' cannot be exported.* by the overlay `distilled`"):
         export_model(nlp)
 
 
 @pytest.mark.parametrize("system", ["FLAT", "FLAT_ATSSA", "MECT"])
 def test_lattice_architecture_raises_error(system: str, architectures: dict[str, Any]) -> None:
-    with pytest.raises(RemedyError, match=f"The layer '{system.lower()}' cannot be exported.*`distilled`"):
+    with pytest.raises(UserError, match=f"The layer '{system.lower()}' cannot be exported.*`distilled`"):
         export_model(initialized(architectures[system]))
 
 
@@ -279,17 +279,17 @@ def test_ambiguous_or_dependent_component_raises_error(
 ) -> None:
     nlp = initialized(architectures["TENER"])
     change(nlp)
-    with pytest.raises(RemedyError, match=message):
+    with pytest.raises(UserError, match=message):
         export_model(nlp)
 
 
 def test_untrained_or_word_based_pipeline_raises_error(architectures: dict[str, Any]) -> None:
     nlp = pipeline(architectures["TENER"])
-    with pytest.raises(RemedyError, match="'tener_ner' has no labels"):
+    with pytest.raises(UserError, match="'tener_ner' has no labels"):
         export_model(nlp)
     nlp = pipeline(architectures["TENER"], lang="en")
     nlp.get_pipe("tener_ner").add_label("PER")
-    with pytest.raises(RemedyError, match=r"are words, whose tokenizer cannot be exported.*`distilled`"):
+    with pytest.raises(UserError, match=r"are words, whose tokenizer cannot be exported.*`distilled`"):
         export_model(nlp)
 
 
@@ -365,14 +365,14 @@ def test_unsupported_entity_list_raises_error(
         nlp.add_pipe("entity_lists", name="two", before="tener_ner").block(["北京"])  # type: ignore[attr-defined]
     assert export_model(nlp)
     lists.block(["上海"])
-    with pytest.raises(RemedyError, match=re.escape(message)):
+    with pytest.raises(UserError, match=re.escape(message)):
         export_model(nlp)
 
 
 def test_lexicon_of_lac_raises_error() -> None:
     nlp = spacy.blank("zh")
     nlp.add_pipe("lac").lexicon.add({"上海": "LOC"})
-    with pytest.raises(RemedyError, match=r"'lac' has a lexicon.*nlp.get_pipe\('lac'\).lexicon.clear\(\)"):
+    with pytest.raises(UserError, match=r"'lac' has a lexicon.*nlp.get_pipe\('lac'\).lexicon.clear\(\)"):
         export_model(nlp)
     nlp.get_pipe("lac").lexicon.clear()
     assert export_model(nlp)
@@ -433,7 +433,7 @@ def test_tok2vec_listener_raises_error(architectures: dict[str, Any]) -> None:
     tagger = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": LISTENER}
     nlp.add_pipe("tener_ner", config={"model": tagger})
     nlp.initialize(lambda: examples_of(nlp))
-    with pytest.raises(RemedyError, match="The layer 'tok2vec-listener' cannot be exported"):
+    with pytest.raises(UserError, match="The layer 'tok2vec-listener' cannot be exported"):
         export_model(nlp)
 
 
@@ -445,7 +445,7 @@ def test_encoder_with_subword_tokens_raises_error(tmp_path: Path, architectures:
         "@architectures": "spacy_tener.OnnxEmbed.v1",
         "encoder": {"@misc": "spacy_tener.OnnxEncoder.v1", "path": str(path)},
     }
-    with pytest.raises(RemedyError, match=r"needs subword tokens.*`distilled`"):
+    with pytest.raises(UserError, match=r"needs subword tokens.*`distilled`"):
         export_model(initialized({**architectures["TENER"], "embed": embed}))
 
 
@@ -462,5 +462,5 @@ def test_missing_package_raises_error(
 def test_unsupported_onnx_version_raises_error(architectures: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     nlp = initialized(architectures["TENER"])
     monkeypatch.setattr(onnx, "__version__", "2.0.0")
-    with pytest.raises(RemedyError, match=r"onnx 2\.0\.0 is not supported.*'onnx<2'"):
+    with pytest.raises(UserError, match=r"onnx 2\.0\.0 is not supported.*'onnx<2'"):
         export_model(nlp)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from spacy.tokens import Doc
 from spacy.vocab import Vocab
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.features import lexicon as module
 from spacy_tener.features.lexicon import Lexicon, Match
 from spacy_tener.features.tokens import join_texts
@@ -251,5 +251,5 @@ def test_damaged_bytes_raise_error(data: bytes) -> None:
 
 @pytest.mark.parametrize("tag", ["\ud800", "n\0"])
 def test_unserializable_tag_raises_error(tag):
-    with pytest.raises(RemedyError, match=r"tag .* of a lexicon's word cannot be saved"):
+    with pytest.raises(UserError, match=r"tag .* of a lexicon's word cannot be saved"):
         Lexicon(["中国"], [tag])

@@ -11,8 +11,8 @@ from spacy_tener.embedders.char_embed import CharVocabulary
 from spacy_tener.embedders.lexicon_embed import LexiconVocabulary
 from spacy_tener.embedders.radical_embed import RadicalTable, RadicalVocabulary
 from spacy_tener.embedders.spelling import SpellingVocabulary
-from spacy_tener.errors import RemedyError
-from spacy_tener.features.keys import Normaliser
+from spacy_tener.errors import UserError
+from spacy_tener.features.keys import Normalizer
 from spacy_tener.features.lexicon import Lexicon
 from spacy_tener.nn.serialize import from_safetensors, to_safetensors
 from spacy_tener.nn.shim import TorchShim
@@ -29,7 +29,7 @@ def shim():
 
 
 def characters():
-    return CharVocabulary(Normaliser(), ["unigram", "bigram"])
+    return CharVocabulary(Normalizer(), ["unigram", "bigram"])
 
 
 def words():
@@ -39,11 +39,11 @@ def words():
 
 
 def spellings():
-    return SpellingVocabulary("character", Normaliser())
+    return SpellingVocabulary("character", Normalizer())
 
 
 def radicals():
-    vocabulary = RadicalVocabulary("radical", Normaliser())
+    vocabulary = RadicalVocabulary("radical", Normalizer())
     vocabulary.structures = RadicalTable.of({"江": "氵工"}, "made up")
     return vocabulary
 
@@ -81,7 +81,7 @@ def test_flipped_bit_raises_checksum_error(saved):
     for position in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
         flipped = bytearray(data)
         flipped[position] ^= 1 << position % 8
-        with pytest.raises(RemedyError, match=r"checksum.*Restore it from a copy"):
+        with pytest.raises(UserError, match=r"checksum.*Restore it from a copy"):
             make_empty().from_bytes(bytes(flipped))
 
 
@@ -136,5 +136,5 @@ def test_loaded_arrays_are_writable():
     ids=["nothing", "JSON", "zeros", "a long header", "cut"],
 )
 def test_invalid_file_raises_error(data):
-    with pytest.raises(RemedyError, match=r"spacy_tener did not write it"):
+    with pytest.raises(UserError, match=r"spacy_tener did not write it"):
         from_safetensors(data)
