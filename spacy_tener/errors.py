@@ -140,8 +140,12 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     what = f"Cannot load the component '{name}' from {source}"
     try:
         yield
-    except OSError:
-        raise
+    except OSError as error:
+        if error.errno is None:
+            raise
+        reason = f"{what}: {error.strerror}. Restore the file from a backup, or save the pipeline again"
+        # Python chooses the subclass by the error number, for example FileNotFoundError.
+        raise OSError(error.errno, reason, error.filename) from error
     except MissingPackageError as error:
         raise MissingPackageError(f"{what}: {error.reason}", error.fix) from error
     except ImportError as error:

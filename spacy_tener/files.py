@@ -11,6 +11,7 @@ import errno
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -60,7 +61,8 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     write (Callable[[IO[bytes]], Any]): Function that writes the content to an open file.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    # Processes and threads that write the same path have different temporary files. The last one to finish wins.
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
     with writing(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -147,8 +149,10 @@ def _digest_of_file(path: Path, modified: int, size: int) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise a UserError if an output directory's path exists but is not a directory."""
-    if folder.exists() and not folder.is_dir():
+    """Raise a UserError if the path of an output directory exists but is not a directory, or if it is not valid."""
+    with writing(folder):
+        is_invalid = folder.exists() and not folder.is_dir()
+    if is_invalid:
         raise UserError(f"{folder}: not a directory", "Use a new or existing directory.")
 
 

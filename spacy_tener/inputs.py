@@ -138,7 +138,8 @@ def find_files(
     files: list[InputFile] = []
     skipped: list[str] = []
     for address in map(str, inputs):
-        if address != STDIN and Path(address).is_dir():
+        # Unlike `Path.is_dir`, this raises no error, for example for a path that is too long.
+        if address != STDIN and os.path.isdir(address):
             paths, other_paths = walk(Path(address), is_wanted)
             wanted = [InputFile(str(path), str(path.relative_to(address)), True) for path in paths]
             unwanted = list(map(str, other_paths))
@@ -154,12 +155,12 @@ def find_files(
 def size_and_version(address: str) -> tuple[int, str]:
     """Return a file's size in bytes, and its modification time as a string.
 
-    Raises an InputError if the file does not exist, or is a pipe or a device.
+    Raises an InputError if the file does not exist or is not accessible, or if it is a pipe or a device.
     """
     try:
         status = os.stat(address)
-    except FileNotFoundError as error:
-        raise InputError(address, "cannot be read: No such file or directory", "Check the path.") from error
+    except OSError as error:
+        raise InputError(address, f"cannot be read: {error.strerror or error}", "Check the path.") from error
     if not stat.S_ISREG(status.st_mode):
         raise InputError(
             address, "is a pipe or a device, which can be read only once", "Write its content to a file first."

@@ -6,12 +6,15 @@ import errno
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
+from typing import IO
 
 import pytest
 
 from spacy_tener.errors import UserError
-from spacy_tener.files import locked, replaced, write_file, write_text
+from spacy_tener.files import check_folder, locked, replaced, write_file, write_text
 
 LOCK_SCRIPT = """
 import sys
@@ -57,6 +60,24 @@ def test_file_is_synced_before_it_replaces_target(tmp_path: Path, monkeypatch: p
     assert states[1][1] == "newer"
 
 
+def test_threads_write_same_path_at_same_time(tmp_path: Path) -> None:
+    barrier = Barrier(2, timeout=10)
+
+    def write_slowly(letter: bytes) -> None:
+        def write(file: IO[bytes]) -> None:
+            barrier.wait()
+            file.write(letter * 1000)
+            file.flush()
+            barrier.wait()
+
+        write_file(tmp_path / "a.txt", write)
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(write_slowly, (b"a", b"b")))
+    assert (tmp_path / "a.txt").read_bytes() in (b"a" * 1000, b"b" * 1000)
+    assert file_names(tmp_path) == ["a.txt"]
+
+
 def test_failed_write_keeps_original_file(tmp_path: Path) -> None:
     write_text(tmp_path / "a.txt", "old")
 
@@ -75,6 +96,8 @@ def test_unwritable_path_is_named_in_error(tmp_path: Path) -> None:
         write_text(tmp_path / "file" / "a.txt", "")
     with pytest.raises(UserError, match=r"lock: cannot be written"), locked(tmp_path / "file" / "below" / "lock"):
         pass
+    with pytest.raises(UserError, match=r"xx: cannot be written: File name too long. Choose a shorter path"):
+        check_folder(tmp_path / ("x" * 300))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 
 from spacy_tener import inputs
 from spacy_tener.errors import InputError
-from spacy_tener.inputs import read_lines
+from spacy_tener.features.lexicon_sources import word_list
+from spacy_tener.inputs import find_files, read_lines, size_and_version
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -55,6 +56,25 @@ def test_missing_file_and_directory_raise_error(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "missing.txt"))
     with pytest.raises(InputError, match="cannot be read: Is a directory"):
         list(read_lines(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("missing.txt", "No such file or directory"),
+        ("file/a.txt", "Not a directory"),
+        ("x" * 300, "File name too long"),
+        ("loop", "Too many levels of symbolic links"),
+    ],
+)
+def test_inaccessible_path_raises_error_with_its_cause(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    files, _ = find_files([tmp_path / name], lambda path: True, "text", "")
+    readers: list[Callable[[str], object]] = [size_and_version, lambda path: list(read_lines(path))]
+    for read in (*readers, lambda path: word_list(path)()):
+        with pytest.raises(InputError, match=rf"{name}: cannot be read: {reason}\. Check the path"):
+            read(files[0].address)
 
 
 @pytest.mark.parametrize(

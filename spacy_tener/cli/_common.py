@@ -23,7 +23,7 @@ from ..annotate.answers import TEXT_COLUMN, Record
 from ..annotate.records import find_texts, stream_records
 from ..errors import MissingPackageError, UserError
 from ..evaluation.scores import read_json
-from ..files import replaced
+from ..files import replaced, writing
 from ..nn.run import use_gpu
 from ..training.overlays import CONFIG, read_trained_config
 from . import Command, tener_cli
@@ -183,12 +183,14 @@ def check_file(path: Path | None, force: bool) -> None:
     """
     if path is None:
         return
+    with writing(path):
+        exists, is_file = path.exists(), path.is_file()
     # Files are written to a temporary file that replaces `path`. This would remove a device such as /dev/null.
-    if path.exists() and not path.is_file():
+    if exists and not is_file:
         raise UserError(
             f"{path}: is {'a directory' if path.is_dir() else 'not a regular file'}", "Use the path of a file."
         )
-    if path.exists() and not force:
+    if exists and not force:
         raise UserError(f"{path}: exists already", OVERWRITE)
     above = next(folder for folder in path.absolute().parents if folder.exists())
     if not above.is_dir() or not os.access(above, os.W_OK):

@@ -8,6 +8,7 @@ also pass the output path.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -66,7 +67,7 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     """
     output = Path(output)
     for path in map(Path, inputs):
-        if path.suffix == OUTPUT_SUFFIX and not path.is_dir():
+        if path.suffix == OUTPUT_SUFFIX and not os.path.isdir(path):
             fix = "Use this file as it is, or pass a corpus in another format."
             raise InputError(str(path), "is a .spacy file already", fix)
     files, left_out = find_files(
@@ -75,12 +76,12 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
         "corpus",
         "Pass the paths of the corpus files.",
     )
-    if output.suffix == OUTPUT_SUFFIX and not output.is_dir():
+    if output.suffix == OUTPUT_SUFFIX and not os.path.isdir(output):
         if len(files) != 1:
             fix = "Use a directory as the output. `spacy train` accepts a directory as a corpus."
             raise InputError(str(output), f"one output for {len(files)} inputs", fix)
         return [ConversionJob(files[0].address, output, files[0].found)], left_out
-    if output.exists() and not output.is_dir():
+    if os.path.exists(output) and not os.path.isdir(output):
         raise InputError(str(output), "not a directory", "Use a directory, or a path that ends in .spacy.")
     jobs: dict[Path, ConversionJob] = {}
     for file in files:

@@ -40,7 +40,7 @@ def sentence_to_doc(
     size = len(sentence.tokens)
     starts: list[bool | int | None] = [index == 0 for index in range(size)]
     doc = Doc(vocab, words=list(sentence.tokens), spaces=list(sentence.spaces) or [spaces] * size, sent_starts=starts)
-    entities = [Span(doc, span.start, span.end, span.label) for span in _trim_whitespace_tokens(sentence, note)]
+    entities = [Span(doc, span.start, span.end, span.label) for span in _trim_whitespace_tokens(sentence, doc, note)]
     _set_entities(doc, entities, set(sentence.missing))
     if overlapping:
         doc.spans[DEFAULT_SPANS_KEY] = entities
@@ -81,16 +81,20 @@ def text_to_doc(
     return doc
 
 
-def _trim_whitespace_tokens(sentence: Sentence, note: LineNote) -> Iterator[EntitySpan]:
-    """Remove whitespace tokens at entity boundaries, which spaCy doesn't support. Yields the entities."""
+def _trim_whitespace_tokens(sentence: Sentence, doc: Doc, note: LineNote) -> Iterator[EntitySpan]:
+    """Remove whitespace tokens at the boundaries of entities, which spaCy doesn't support. Yields the entities.
+
+    The line of a correction is the first line of the sentence: the lines of single tokens are unknown, for example if
+    the sentence is a JSON record in a single line.
+    """
     for span in sentence.spans:
         non_space = [index for index in range(span.start, span.end) if not sentence.tokens[index].isspace()]
-        line = sentence.line + span.start
+        shown = f"{span.label} {doc[span.start : span.end].text[:40]!r}"
         if not non_space:
-            note(Event.BLANK, span.label, line)
+            note(Event.BLANK, shown, sentence.line)
             continue
         if (non_space[0], non_space[-1] + 1) != (span.start, span.end):
-            note(Event.TRIMMED, span.label, line)
+            note(Event.TRIMMED, shown, sentence.line)
         yield EntitySpan(non_space[0], non_space[-1] + 1, span.label)
 
 

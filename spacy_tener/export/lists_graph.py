@@ -13,7 +13,7 @@ from itertools import chain
 import numpy as np
 
 from ..features.characters import code_points
-from ..features.keys import simplify, simplify_codes
+from ..features.keys import simplify_codes
 from ..features.word_lists import WordList, edge_classes
 from ..nn.graph import Graph, Value
 from ..tagging import TagLayout
@@ -43,8 +43,7 @@ def write_listed(
     RETURNS (Tuple[Value, Value]): The tag of each character: `NO_WORD` outside list words, O in blocked words. A mask
         of blocked words that lie within a list entity. *Shape:* (characters,) each
     """
-    # Words in traditional and simplified script can have the same simplified form. The last entry of the list is used.
-    entries = {simplify(word): (index, entry.tag) for index, (word, entry) in enumerate(words.entries.items())}
+    entries = {form: (index, words.listed[index].tag) for form, index in words.forms.items()}
     ranked = sorted(entries, key=lambda form: (-len(form), entries[form][0]))
     sizes, layout = np.array([len(form) for form in ranked]), TagLayout(len(labels))
     # Each word's BIOES tags for the first, inner and last characters. *Shape:* (words, 3)
@@ -59,7 +58,7 @@ def write_listed(
 def _find(graph: Graph, codes: Value, lengths: Value, ranked: Sequence[str], sizes: Value) -> tuple[Value, Value]:
     """Add ONNX nodes that find the words of an entity list, including overlapping words, like `find_list_words`.
 
-    ranked (Sequence[str]): The simplified words, longest first. The index of a word is its rank.
+    ranked (Sequence[str]): All forms of the words, longest first. The index of a form is its rank.
     sizes (Value): Word lengths in characters. *Shape:* (words,)
     RETURNS (tuple[Value, Value]): The first character and the rank of each match. *Shape:* (matches,) each
     """

@@ -39,6 +39,14 @@ def simplify(text: str) -> str:
     return text if text.isascii() else text.translate(_form_of_code())
 
 
+def compare_key(word: str) -> str:
+    """Return a string that is equal for all spellings of a word that differ only in script, width or Unicode form.
+
+    The Unicode form NFC has a single character for `é`. NFD has two: the letter and the accent.
+    """
+    return unicodedata.normalize("NFC", simplify(word))
+
+
 def simplify_codes(codes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Convert code points to simplified Chinese characters and half-width letters. *Shape:* (characters,)"""
     # The last difference is 0, so `mode="clip"` leaves larger code points unchanged. Negative differences rely on

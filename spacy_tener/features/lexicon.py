@@ -7,6 +7,7 @@ users can change after training. `lexicon_sources.py` contains the registered fu
 from __future__ import annotations
 
 import re
+import unicodedata
 import weakref
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -187,7 +188,7 @@ class Lexicon:
         """Find all words that start and end at token boundaries, including overlapping and nested words.
 
         The search is case-sensitive. It ignores the difference between traditional and simplified characters, and
-        between full-width and half-width letters (see `simplify`).
+        between full-width and half-width letters (see `simplify`), and between the Unicode forms NFC and NFD.
 
         text (JoinedText): The texts.
         max_words (int | None): Maximum number of words that start with the same token. The longest words are returned.
@@ -221,20 +222,12 @@ class Lexicon:
 
     @cached_property
     def trie(self) -> WordTrie:
-        return WordTrie(self._indices_of_forms())
+        return WordTrie(self._index_of)
 
     @cached_property
     def _index_of(self) -> dict[str, int]:
-        return self._indices_of_forms()
-
-    def _indices_of_forms(self) -> dict[str, int]:
-        """Return each word's index by its simplified form.
-
-        If several words have the same simplified form, the first is used.
-        """
-        # Simplifying a single long string is faster than simplifying each word.
-        forms = simplify(SEPARATOR.join(self.words)).split(SEPARATOR) if self.words else []
-        return dict(zip(reversed(forms), reversed(range(len(forms))), strict=True))
+        # If several words have the same form, the first is used.
+        return index_forms(self.words[::-1], range(len(self.words))[::-1])
 
     def to_bytes(self) -> bytes:
         """Serialize the words and tags to compressed bytes."""
@@ -279,6 +272,30 @@ class Lexicon:
 
     def __reduce__(self) -> tuple[object, tuple[bytes]]:
         return type(self).from_bytes, (self.to_bytes(),)
+
+
+def index_forms(words: Sequence[str], indices: Sequence[int]) -> dict[str, int]:
+    """Return the index of each word by all forms in which the word is searched.
+
+    The forms are the simplified word (see `simplify`), and its Unicode forms NFC and NFD. A text can be in any of them,
+    but is not normalized itself, because that would change its character offsets. A text that mixes the forms inside of
+    a word is not supported. If several words have the same form, the last word is used.
+
+    words (Sequence[str]): The words.
+    indices (Sequence[int]): The index of each word.
+    """
+    if not words:
+        return {}
+    # Converting a single long string is faster than converting each word.
+    simplified = simplify(SEPARATOR.join(words))
+    index_of: dict[str, int] = {}
+    for normal_form in ("NFD", "NFC"):
+        if not unicodedata.is_normalized(normal_form, simplified):
+            forms = simplify(unicodedata.normalize(normal_form, simplified)).split(SEPARATOR)
+            # The trie supports only words with at least two characters.
+            index_of.update(pair for pair in zip(forms, indices, strict=True) if len(pair[0]) > 1)
+    index_of.update(zip(simplified.split(SEPARATOR), indices, strict=True))
+    return index_of
 
 
 def is_valid_word(word: str) -> bool:

@@ -6,6 +6,7 @@ initialized. `read_list` parses word lists, also for lists that users add to a t
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
@@ -78,7 +79,8 @@ def read_list(
 
 def list_files(path: Path) -> list[Path]:
     """Return the path of a file, or the paths of all text files in a directory, sorted by name."""
-    if not path.is_dir():
+    # Unlike `Path.is_dir`, this raises no error, for example for a path that is too long.
+    if not os.path.isdir(path):
         return [path]
     files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
     if not files:
@@ -134,7 +136,7 @@ def word_list(
 def _read_word_list(path: Path, tag: str | None, min_frequency: int, max_length: int | None) -> Lexicon:
     entries: list[LexiconEntry] = []
     for file in list_files(path):
-        default = list_name(file) if path.is_dir() else ""
+        default = list_name(file) if file != path else ""
         for entry in read_list(file, default if tag is None else tag):
             if min_frequency > 0 and entry.frequency is None:
                 reason = f"{entry.word[:60]!r} has no frequency, but min_frequency is {min_frequency}"

@@ -6,6 +6,7 @@ are parsed by `vector_text.py`.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def read_vectors(
     RETURNS (Vectors): The strings and their vectors.
     """
     path = Path(source.name if isinstance(source, VectorsSource) else source)
-    if not isinstance(source, VectorsSource) and not path.exists():
+    if not isinstance(source, VectorsSource) and not os.path.exists(path):
         made = f"`python -m spacy tener vectors minilm --output {path}` makes vectors of English words."
         raise InputError(str(path), "cannot be read: No such file or directory", f"Check the path. {made}")
     rows = RowFilter(path, width, normalise, keep)

@@ -27,8 +27,7 @@ from spacy.tokens import Doc
 from ..processes import cached_property, make_lock
 from ..types import BoolArray, IntArray
 from .characters import CodePoints, JoinedText
-from .keys import simplify
-from .lexicon import Lexicon, Match, WordTrie, longest_mask
+from .lexicon import Lexicon, Match, WordTrie, index_forms, longest_mask
 from .tokens import TokenBatch
 
 # Extension attribute with the names of the lists that apply to a Doc.
@@ -75,8 +74,13 @@ class WordList:
 
     @cached_property
     def trie(self) -> WordTrie:
-        """A trie with the words in simplified Chinese script. Each word's value is its index in `listed`."""
-        return WordTrie({simplify(word): index for index, word in enumerate(self.entries)})
+        """A trie of all forms of the words. The value of each form is the index of its word in `listed`."""
+        return WordTrie(self.forms)
+
+    @cached_property
+    def forms(self) -> dict[str, int]:
+        """The index in `listed` for each form of a word in simplified Chinese script (see `index_forms`)."""
+        return index_forms(list(self.entries), range(len(self.entries)))
 
     @cached_property
     def listed(self) -> list[WordListEntry]:
@@ -89,8 +93,8 @@ class WordList:
 
     @cached_property
     def hidden_lengths(self) -> frozenset[int]:
-        """The lengths of all hidden words in characters, without duplicates."""
-        return frozenset(len(word) for word, entry in self.entries.items() if entry.hidden)
+        """The lengths of all forms of hidden words in characters, without duplicates."""
+        return frozenset(len(form) for form, index in self.forms.items() if self.listed[index].hidden)
 
     def __deepcopy__(self, memo: object) -> WordList:
         return self

@@ -17,7 +17,8 @@ from safetensors.numpy import load, save
 from ..errors import UserError
 
 _CHECKSUM = "checksum"
-# Values that are neither arrays nor bytes are stored as JSON in an array with this name.
+# Values that are neither arrays nor bytes are stored as JSON in an array with this name. In this JSON object, the same
+# name contains the names of all uint8 arrays that are not bytes. It is missing if there are no such arrays.
 _VALUES = "values.json"
 
 
@@ -27,10 +28,15 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
     Since safetensors files contain only arrays, bytes are stored as uint8 arrays. All other values are stored as JSON
     in a single uint8 array. The file's metadata contains the checksum.
 
-    parts (Mapping[str, Any]): The values by name.
+    parts (Mapping[str, Any]): The values by name. The name `values.json` is reserved.
     RETURNS (bytes): The file's content.
     """
+    if _VALUES in parts:
+        raise ValueError(f"The name {_VALUES!r} is reserved. Rename the part of the model.")
     arrays, values = {}, {}
+    uint8_arrays = [name for name, part in parts.items() if isinstance(part, np.ndarray) and part.dtype == np.uint8]
+    if uint8_arrays:
+        values[_VALUES] = uint8_arrays
     for name, part in parts.items():
         if isinstance(part, np.ndarray):
             arrays[name] = np.asarray(part, order="C")
@@ -43,10 +49,7 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
 
 
 def from_safetensors(data: bytes) -> dict[str, Any]:
-    """Return the values that `to_safetensors` serialized. Raise an error if the checksum is wrong.
-
-    Arrays with the dtype uint8 are returned as bytes.
-    """
+    """Return the values that `to_safetensors` serialized. Raise an error if the checksum is wrong."""
     try:
         arrays = load(data)
         # The checksum is in the header. A safetensors file begins with the header's length in 8 bytes, followed by the
@@ -61,8 +64,9 @@ def from_safetensors(data: bytes) -> dict[str, Any]:
             "The file is damaged, or spacy_tener did not write it. Restore it from a copy, or train again.",
         )
     parts: dict[str, Any] = json.loads(arrays.pop(_VALUES).tobytes())
+    uint8_arrays = parts.pop(_VALUES, ())
     for name, array in arrays.items():
-        parts[name] = array.tobytes() if array.dtype == np.uint8 else array
+        parts[name] = array.tobytes() if array.dtype == np.uint8 and name not in uint8_arrays else array
     return parts
 
 

@@ -36,6 +36,8 @@ MakePredictor = Callable[[Weights], Predict]
 
 # Names of the Thinc `Ops` that compute on the CPU.
 _HOST_OPS = {"numpy", "apple"}
+# Name of the serialized keyword arguments of a module.
+_SIZES = "sizes"
 
 
 class TorchShim(Shim):
@@ -173,6 +175,14 @@ class TorchShim(Shim):
         module (nn.Module): The new module.
         sizes (Mapping[str, Any]): Keyword arguments with which the new module was built.
         """
+        # The weights and these values are saved in one file, in which each of them needs a different name.
+        files = [name for name, size in sizes.items() if isinstance(size, bytes)]
+        reserved = sorted({_SIZES} & {*files} | {_SIZES, *files} & {*module.state_dict()})
+        if reserved:
+            raise ValueError(
+                f"A module with this parameter or argument cannot be saved: {', '.join(reserved)}. Rename it: a "
+                f"parameter needs another name than arguments that are bytes, and '{_SIZES}' is reserved."
+            )
         if module is not self._model:
             self._renew_id()
         self.sizes = dict(sizes)
@@ -248,13 +258,14 @@ class TorchShim(Shim):
         sizes = {name: size for name, size in self.sizes.items() if name not in files}
         weights = self.weights if self.is_built else {}
         arrays = {name: array.astype(self._saved_as or array.dtype, copy=False) for name, array in weights.items()}
-        return to_safetensors({"sizes": sizes, **files, **arrays})
+        return to_safetensors({_SIZES: sizes, **files, **arrays})
 
     def from_bytes(self, data: bytes) -> TorchShim:
         """Load the weights and keyword arguments that `to_bytes` serialized."""
         parts = from_safetensors(data)
-        sizes = {**parts.pop("sizes"), **{name: part for name, part in parts.items() if isinstance(part, bytes)}}
-        self.load_arrays({name: part for name, part in parts.items() if name not in sizes}, sizes)
+        sizes = parts.pop(_SIZES)
+        files = {name: part for name, part in parts.items() if isinstance(part, bytes)}
+        self.load_arrays({name: part for name, part in parts.items() if name not in files}, sizes | files)
         return self
 
 

@@ -1,6 +1,7 @@
 """The component `entity_lists`, which labels words from entity lists and supports blocklists.
 
-Words in an entity list are always labelled as entities. Blocked words are never labelled as entities.
+Words in an entity list are always labelled as entities. Blocked words are not labelled by the components `tener_ner`,
+`lac` and `ner`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import srsly
@@ -19,7 +20,7 @@ from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
 from ..errors import InputError, UserError
-from ..features.keys import simplify
+from ..features.keys import compare_key
 from ..features.lexicon_sources import read_list
 from ..features.tokens import join_texts
 from ..features.word_lists import (
@@ -32,6 +33,7 @@ from ..features.word_lists import (
     labelled_words,
     make_entry,
 )
+from ..nn.serialize import from_safetensors, to_safetensors
 from ..sequences import starts
 from ..types import IntArray
 from .batch_pipe import BatchPipe
@@ -50,7 +52,9 @@ from .words import (
     valid_words,
 )
 
-# Tag for blocked words, which have no label.
+# Name of the lists in the saved file.
+_LISTS = "lists"
+# Tag of blocked words, which have no label.
 _BLOCKED = ""
 # Maximum number of tokens in a batch of Docs that is searched at once. A longer Doc forms its own batch.
 _BATCH_TOKENS = 65_536
@@ -131,9 +135,9 @@ class EntityLists(WordListEditor, BatchPipe):
     ) -> None:
         """Add words to a list. The change takes effect immediately.
 
-        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary with words and their labels.
-        label (str): The label for all words if `words` is not a dictionary. It can be a label that no model in the
-            pipeline predicts.
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their labels.
+        label (str): The label for all words. Only allowed if `words` is not a dictionary. It can be a label that no
+            model in the pipeline predicts.
         name (str): The list's name. By default, the list that applies to all Docs.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, a new list is saved, and an
             existing list keeps its setting.
@@ -142,10 +146,10 @@ class EntityLists(WordListEditor, BatchPipe):
         self._change(name, _labelled_entries(checked_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
-        """Add blocked words to a list. They are never labelled as entities.
+        """Add blocked words to a list. The components `tener_ner`, `lac` and `ner` find no entity that contains them.
 
-        Later components can't label a blocked word's tokens either. A blocked word has no effect if it is part of a
-        longer word in a list.
+        Rule-based components, such as `entity_ruler` and `span_ruler`, ignore blocked tokens and can label them. A
+        blocked word has no effect if it is part of a longer word in a list.
 
         words (Iterable[str]): The words.
         name (str): The list's name. By default, the list that applies to all Docs.
@@ -316,11 +320,14 @@ class EntityLists(WordListEditor, BatchPipe):
             warnings.warn(message, stacklevel=2)
 
     def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
-        """Serialize the lists."""
-        return cast(bytes, srsly.msgpack_dumps(self.lists.to_message()))
+        """Serialize the lists, with a checksum."""
+        return to_safetensors({_LISTS: srsly.msgpack_dumps(self.lists.to_message())})
 
     def load(self, data: bytes) -> None:
-        self.lists.from_message(srsly.msgpack_loads(data))
+        # Earlier versions saved the lists without a checksum. A safetensors file begins with the length of a short JSON
+        # object in 8 bytes, followed by this object.
+        has_checksum = data[4:9] == b"\0\0\0\0{"
+        self.lists.from_message(srsly.msgpack_loads(from_safetensors(data)[_LISTS] if has_checksum else data))
 
 
 def _labelled_entries(
@@ -328,7 +335,7 @@ def _labelled_entries(
 ) -> dict[str, WordListEntry]:
     """Convert words and labels to list entries. Raise an error if a label is invalid or a word has two labels.
 
-    A word's traditional and simplified spellings count as the same word.
+    All spellings of a word that differ only in script, width or Unicode form count as the same word.
 
     pairs (Iterable[tuple[object, object]]): The words and their labels.
     path (str | Path): The file that contains the words, for error messages.
@@ -337,7 +344,7 @@ def _labelled_entries(
     entries, label_of = dict[str, WordListEntry](), dict[str, str]()
     for number, (given_word, given_label) in enumerate(pairs):
         word, label, reason = strip_word(given_word, given_label), str(given_label), ""
-        first = label_of.setdefault(simplify(word), label)
+        first = label_of.setdefault(compare_key(word), label)
         if first != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
             fix = "Give the word one label. Put labels for some Docs only into a named list."

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..embedders.lexicon_embed import LexiconVocabulary
 from ..errors import InputError, UserError, check_choice
-from ..features.keys import simplify
+from ..features.keys import compare_key
 from ..features.lexicon import is_valid_word
 from ..features.lexicon_sources import read_list
 from ..features.word_lists import LOCK, WordList, WordListEntry, WordLists, make_entry
@@ -97,8 +97,8 @@ class WordListEditor(ABC):
         saved (bool | None): Whether to save the list with the pipeline. If None, the present value is kept.
         """
         valid = valid_words(entries, name)
-        # Compare words in simplified characters and half width, so that all variants of a word are changed.
-        changed_keys = set(map(simplify, [*removed, *valid]))
+        # All spellings of a word are changed.
+        changed_keys = set(map(compare_key, [*removed, *valid]))
         with LOCK:
             if name and name not in self.names and len(self.names) >= MAX_LISTS:
                 raise UserError(f"There are {len(self.names):,} lists of words already", "Remove some of them.")
@@ -108,7 +108,7 @@ class WordListEditor(ABC):
                 words = {
                     word: entry
                     for word, entry in old.entries.items()
-                    if simplify(word) not in changed_keys and keep_entry(entry)
+                    if compare_key(word) not in changed_keys and keep_entry(entry)
                 }
                 words |= {word: WordListEntry(hidden=True) for word in removed if self._must_hide(owner, word)}
                 changed.append(WordList(words | valid, old.saved if saved is None else saved))
@@ -163,11 +163,17 @@ def check_list_name(name: object) -> None:
 def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
     """Return words with their tags.
 
-    words (Iterable[str] | Mapping[str, str]): The words, or a dictionary from words to tags.
-    tag (str): The tag for all words if `words` is not a dictionary.
+    words (Iterable[str] | Mapping[str, str]): The words, or a dictionary of words and their tags.
+    tag (str): The tag of the words if `words` is not a dictionary. An error is raised if `words` is a dictionary and
+        this is not empty.
     """
     if isinstance(words, str):
         raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
+    if isinstance(words, Mapping) and tag:
+        raise ValueError(
+            f"The dictionary of words has a value for each word, and {tag!r} was passed as well. Pass a list of words "
+            f"with {tag!r}, or leave {tag!r} out."
+        )
     return words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
 
 
@@ -225,10 +231,10 @@ class LexiconEditor(WordListEditor):
     ) -> None:
         """Add words to a list. The change takes effect immediately.
 
-        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary from words to tags.
-        tag (str): The tag for all words if `words` is not a dictionary. The model must be trained with this tag. In
-            jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
-        name (str): The list's name. By default, the list that applies to all Docs is changed.
+        words (Union[Iterable[str], Mapping[str, str]]): The words, or a dictionary of words and their tags.
+        tag (str): The tag of the words. Only allowed if `words` is not a dictionary. The model must be trained with
+            this tag. In jieba's tag set, `nr` is a person, `ns` a place, and `nt` an organization.
+        name (str): Name of the list. By default, the list that applies to all Docs is changed.
         saved (Optional[bool]): Whether to save the list with the pipeline. By default, new lists are saved, and
             existing lists keep their present value.
         """

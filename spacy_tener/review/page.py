@@ -116,7 +116,9 @@ def annotation_page(
     for number, task in enumerate(tasks):
         questions = [((), [entity]) for entity in (task.entities if overlapping else outermost(task.entities))]
         texts.append(_text(number, task.doc, questions, task.record_id, nested=overlapping))
-    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy{' --overlap spans' * overlapping}"
+    # `convert` only detects Chinese and English.
+    convert = f"python -m spacy tener convert decisions.json --output annotated.spacy --lang {lang}"
+    convert += " --overlap spans" * overlapping
     values = {"model": model, "inputs": inputs}
     heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
     content = {"label_order": [*label_order], "stands": "found", "corpus": "", "next": convert}
@@ -205,7 +207,7 @@ def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
 
 # Key that marks texts with nested entities, in the JSON data for pages and for decisions.
 NESTED = "nested"
-_REMEDY = (
+_FIX = (
     "Pass the file that was downloaded from the page of a review. The file of `suggest --format page` is converted by "
     "`spacy tener convert`."
 )
@@ -243,7 +245,7 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(str(path), "is not a file of decisions", _REMEDY) from error
+        raise InputError(str(path), "is not a file of decisions", _FIX) from error
     return list(records)
 
 

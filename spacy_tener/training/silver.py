@@ -10,6 +10,7 @@ Used by the command `silver`.
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -40,7 +41,7 @@ DEFAULT_THRESHOLD = 0.51
 
 BATCH = 256
 _SPANS_KEY = "tener_earlier"
-_RESUME_REMEDY = "Delete the directory to annotate everything again, or choose another one."
+_RESUME_FIX = "Delete the directory to annotate everything again, or choose another one."
 
 
 @dataclass(frozen=True)
@@ -285,7 +286,7 @@ def manifest_inputs(names: Sequence[str], teachers: Sequence[Language], sources:
 def _as_input(source: str) -> dict[str, str | None]:
     """Return the manifest entry for an input file, or for a stream such as standard input or a named pipe."""
     # A stream can be read only once, so it can't be digested.
-    if source == STDIN or (Path(source).exists() and not Path(source).is_file()):
+    if source == STDIN or (os.path.exists(source) and not os.path.isfile(source)):
         return stream_input("standard input" if source == STDIN else source)
     # Check that the file can be read. Otherwise, an error with the path is raised.
     with open_file(source):
@@ -313,7 +314,7 @@ def write_silver(
     RETURNS (SilverStats): Statistics for all files.
     """
     made_of = {**settings, **asdict(thresholds), "part_size": part_size}
-    manifest = Manifest.resume(output, made_of, fix=_RESUME_REMEDY)
+    manifest = Manifest.resume(output, made_of, fix=_RESUME_FIX)
     total = SilverStats()
     try:
         texts = tqdm(records, unit=" texts", leave=False, disable=None)

@@ -82,6 +82,21 @@ def test_accepted_and_rejected_spans_are_counted(tmp_path: Path) -> None:
     assert [(span.text, span.label_) for span in rejected.spans["incorrect_spans"]] == [("北京", "LOC")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\n{"tokens": ["in", "der", "Bonn", " "], "ner_tags": ["O", "O", "B-LOC", "I-LOC"]}',
+        "# id = 1\nin O\nder O\nStadt O\nBonn B-LOC\n\u3000 I-LOC\n",
+        "# text = in   der  Bonn \u3000 an\nin O\nder O\nBonn B-LOC\n\u3000 I-LOC\nan O\n",
+    ],
+    ids=["JSON", "columns", "text comment"],
+)
+def test_line_of_trimmed_entity_is_first_line_of_its_sentence(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.txt").write_text(text, encoding="utf8")
+    result = convert(tmp_path / "a.txt", "-o", tmp_path, "--lang", "de")
+    assert "Entities with whitespace at their boundaries, which is removed: 1 line 2: LOC 'Bonn" in result.text
+
+
 def test_misaligned_and_trimmed_spans_are_reported(tmp_path: Path) -> None:
     records = [{"text": "in Newcastle ", "label": [[3, 6, "X"]]}, {"text": "in York ", "label": [[3, 8, "LOC"]]}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -98,6 +99,21 @@ def test_annotation_page_contains_predictions_or_no_entities(model: Path, raw_te
     assert '"labels":["PER","书"]' in page
     assert page.count('"questions":[]') == 3
     assert '<ol id="list" lang="zh"' in page
+
+
+def test_command_on_annotation_page_converts_texts_of_any_language(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("texts.txt").write_text("Анна живёт в Москве", encoding="utf8")
+    assert call("suggest", "blank:xx", "texts.txt", "-o", "page.html", "--labels", "LOC")[0] == 0
+    (command,) = re.findall(r'"next":"python -m spacy tener ([^"]*)"', Path("page.html").read_text(encoding="utf8"))
+    decisions = [{"text": "Анна живёт в Москве", "spans": [{"start": 13, "end": 19, "label": "LOC"}]}]
+    Path("decisions.json").write_text(json.dumps(decisions), encoding="utf8")
+    code, printed = call(*command.split())
+    assert (code, command) == (0, "convert decisions.json --output annotated.spacy --lang xx"), printed
+    (doc,) = read_docs(Path("annotated.spacy"))
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("Москве", "LOC")]
 
 
 @pytest.mark.parametrize(

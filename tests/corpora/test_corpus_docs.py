@@ -62,7 +62,10 @@ def test_whitespace_tokens_at_entity_boundaries_are_removed() -> None:
     doc = doc_of(sentence(" |a|\u3000|b|\t|c| ", (0, 5, "X"), (5, 6, "Y"), (6, 7, "X")), notes=notes)
     assert ents(doc) == [("a\u3000b", "X"), ("c", "Y")]
     assert notes.counts == {Event.TRIMMED: 1, Event.BLANK: 1}
-    assert notes.examples[Event.TRIMMED] == ["line 10: X"]
+    assert notes.examples == {
+        Event.TRIMMED: ["line 10: X ' a\\u3000b\\t'"],
+        Event.BLANK: ["line 10: X ' '"],
+    }
 
 
 @pytest.mark.parametrize(

@@ -300,7 +300,7 @@ def test_only_unnamed_entity_list_is_exported(architectures: dict[str, Any]) -> 
     lists.add({"上海": "TOWN"}, name="a")
     lists.block(["北京"], name="b")
     assert export_model(nlp).SerializeToString() == without
-    lists.add({"北京大": "TOWN", "去了": "GPE"})
+    lists.add({"北京大": "TOWN", "去了": "GPE", "Café": "TOWN"})
     with_words = export_model(nlp).SerializeToString()
     reader, old = tener_reader.load(with_words), tener_reader.load(without)
     assert reader.about["labels"] == [*old.about["labels"], "TOWN"]
@@ -308,7 +308,10 @@ def test_only_unnamed_entity_list_is_exported(architectures: dict[str, Any]) -> 
     assert reader.about["digest"] != old.about["digest"]
     found = [(entity["text"], entity["label"], entity["probability"]) for entity in reader.entities("他去了北京大学")]
     assert [entity for entity in found if entity[2] == 1.0] == [("去了", "GPE", 1.0), ("北京大", "TOWN", 1.0)]
-    texts = sample_texts(nlp, "tener_ner")
+    decomposed = "Cafe\u0301"
+    (found_cafe,) = [entity["text"] for entity in reader.entities(f"去{decomposed}。") if entity["probability"] == 1.0]
+    assert found_cafe == decomposed
+    texts = [*sample_texts(nlp, "tener_ner"), f"去{decomposed}。", "去Café。", "去Cafe。"]
     assert any("北京大" in text for text in texts)
     compared = compare(nlp, "tener_ner", with_words, texts)
     assert (compared.different_texts, compared.n_equal > 100, compared.max_difference < 1e-5) == ([], True, True)

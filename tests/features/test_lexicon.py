@@ -150,6 +150,17 @@ def test_too_few_tags_raise_error() -> None:
         Lexicon(["南京", "北京"], ["ns"])
 
 
+def test_word_is_found_in_every_unicode_form() -> None:
+    composed, decomposed = "Zoé中", "Zoe\u0301中"
+    for word in (composed, decomposed):
+        lexicon = Lexicon(["中国", word])
+        docs = [character_doc(f"{text}国") for text in (composed, decomposed)]
+        found = matches_of_docs(lexicon, lexicon.find(join_texts(docs)))
+        assert found == [[(word, 0, 3), ("中国", 3, 4)], [(word, 0, 4), ("中国", 4, 5)]]
+        assert lexicon.index([composed, decomposed]).tolist() == [1, 1]
+        assert composed in lexicon
+
+
 def test_index_returns_word_positions() -> None:
     lexicon = Lexicon(["南京", "一", "北京"])
     assert len(lexicon) == 2

@@ -91,6 +91,7 @@ PARTS = {
     "calls": np.array(3, dtype=np.int64),
     "keys": np.array([2**64 - 1], dtype=np.uint64),
     "empty": np.zeros((0, 4), dtype="f"),
+    "pixels": np.array([[0, 255]], dtype=np.uint8),
     "by columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
     "file": b"\0\xff",
     "nothing": b"",
@@ -109,6 +110,15 @@ def test_safetensors_round_trip_keeps_types_and_values():
         assert getattr(parts[name], "dtype", None) == getattr(part, "dtype", None)
         assert np.shape(parts[name]) == np.shape(part)
     assert to_safetensors(parts) == data
+
+
+def test_bytes_and_uint8_array_are_told_apart():
+    array = np.frombuffer(b"abc", dtype=np.uint8)
+    parts = from_safetensors(to_safetensors({"file": b"abc", "array": array}))
+    assert parts["file"] == b"abc"
+    np.testing.assert_array_equal(parts["array"], array)
+    with pytest.raises(ValueError, match=r"'values\.json' is reserved"):
+        to_safetensors({"values.json": array})
 
 
 def test_safetensors_library_reads_arrays():

@@ -106,6 +106,33 @@ def test_bytes_contain_sizes_and_weights():
     assert loaded.to_bytes() == shim.to_bytes()
 
 
+class Named(nn.Module):
+    """A module with a buffer or a parameter of any name."""
+
+    def __init__(self, name, **sizes):
+        super().__init__()
+        self.register_buffer(name, torch.tensor([1, 2], dtype=torch.uint8))
+        self.weight = nn.Parameter(torch.ones(2))
+
+
+def test_parameter_with_name_of_argument_and_uint8_buffer_are_saved():
+    shim = TorchShim(Named)
+    shim.build(name="width", width=3, file=b"file")
+    loaded = TorchShim(Named).from_bytes(shim.to_bytes())
+    assert loaded.sizes == {"name": "width", "width": 3, "file": b"file"}
+    assert weights_equal(weights(loaded), weights(shim))
+    assert loaded.weights["width"].dtype == np.uint8
+
+
+@pytest.mark.parametrize(
+    ("sizes", "name"),
+    [({"name": "sizes"}, "sizes"), ({"name": "file", "file": b""}, "file"), ({"name": "x", "sizes": b""}, "sizes")],
+)
+def test_names_that_would_overwrite_each_other_in_saved_file_are_rejected(sizes, name):
+    with pytest.raises(ValueError, match=f"cannot be saved: {name}. Rename it"):
+        TorchShim(Named).build(**sizes)
+
+
 def test_shim_without_module_survives_serialization():
     empty = TorchShim(build_mixer).to_bytes()
     assert not TorchShim(build_mixer).from_bytes(empty).is_built

@@ -1,13 +1,16 @@
-"""Entity lists, which take precedence over the model, and blocklists of words that are never labelled as entities."""
+"""Entity lists, which take precedence over the model, and blocklists of words that no model labels as entities."""
 
 from __future__ import annotations
 
 import pickle
 import warnings
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
+from unicodedata import normalize
 
 import pytest
 import spacy
+import srsly
 from small_systems import SYSTEMS, UNSEEN, examples_of, trained
 from spacy.language import Language
 from spacy.tokens import Doc
@@ -148,13 +151,18 @@ def test_later_entities_contain_no_blocklisted_words(system: str) -> None:
     assert [entities(doc) for doc in nlp.pipe(texts)] == before
 
 
-def test_entity_ruler_keeps_listed_entities(blank: Language, lists: Any) -> None:
-    ruler: Any = blank.add_pipe("entity_ruler")
+@pytest.mark.parametrize(
+    ("name", "config"), [("entity_ruler", {}), ("span_ruler", {"annotate_ents": True, "overwrite": False})]
+)
+def test_rules_keep_listed_entities_but_ignore_blocklist(
+    blank: Language, lists: Any, name: str, config: dict[str, bool]
+) -> None:
+    ruler: Any = blank.add_pipe(name, config=config)
     ruler.add_patterns([{"label": "GPE", "pattern": "上海"}, {"label": "ORG", "pattern": "吴小"}])
     lists.add({COMPANY: PRODUCT})
     lists.block(["上海"])
     doc = blank(TEXT)
-    assert (COMPANY, PRODUCT) in entities(doc)
+    assert {(COMPANY, PRODUCT), ("上海", "GPE")} <= {*entities(doc)}
     assert blank.pipe_factories["entity_lists"] == "entity_lists"
     assert "doc.ents" in blank.analyze_pipes()["summary"]["entity_lists"]["assigns"]
 
@@ -234,6 +242,23 @@ def test_lists_survive_serialization_and_multiprocessing(blank: Language, lists:
         spacy.load(tmp_path / "saved")
 
 
+def test_damaged_file_of_lists_raises_error(lists: Any) -> None:
+    lists.add({COMPANY: "ORG", "上海": "GPE"})
+    lists.block(["云海"], name="clouds")
+    data = lists.to_bytes()
+    for position in range(8 * len(data)):
+        damaged = bytearray(data)
+        damaged[position // 8] ^= 1 << position % 8
+        with pytest.raises(ValueError, match=r"Cannot load the component 'entity_lists'.*(damaged|restore)"):
+            lists.from_bytes(bytes(damaged))
+    assert lists.to_bytes() == data
+
+
+def test_lists_that_were_saved_without_checksum_are_loaded(lists: Any) -> None:
+    lists.from_bytes(srsly.msgpack_dumps({"": [[COMPANY, "ORG", False]], "clouds": [["云海", "", False]]}))
+    assert (lists.words(), lists.blocked("clouds")) == ({COMPANY: "ORG"}, ["云海"])
+
+
 def test_file_replaces_listed_entities_but_not_blocklist(lists: Any, tmp_path: Any) -> None:
     path = tmp_path / "names.txt"
     lists.add({"旧词": "OLD"})
@@ -273,6 +298,22 @@ def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
         lists.block({COMPANY: PRODUCT})
     with pytest.raises(ValueError, match="list of words"):
         lists.words("unknown")
+
+
+def test_dictionary_with_another_label_is_rejected(lists: Any) -> None:
+    with pytest.raises(ValueError, match=r"value for each word, and 'B' was passed as well. Pass a list of words"):
+        lists.add({COMPANY: "A"}, label="B")
+    assert lists.words() == {}
+
+
+def test_missing_file_error_names_component_and_fix(blank: Language, lists: Any, tmp_path: Path) -> None:
+    lists.add({COMPANY: "ORG"})
+    blank.to_disk(tmp_path)
+    path = tmp_path / "entity_lists" / "lists"
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=r"component 'entity_lists'.*No such file.*Restore the file") as raised:
+        spacy.load(tmp_path)
+    assert raised.value.filename == str(path)
 
 
 def test_tener_words_selects_lexicons_and_entity_lists() -> None:
@@ -368,6 +409,21 @@ def test_traditional_and_simplified_words_are_equivalent(blank: Language, lists:
     assert lists.words() == {}
     with pytest.raises(UserError, match="has two labels, SHIP and PRODUCT"):
         lists.add({"云海": "SHIP", "雲海": PRODUCT})
+
+
+@pytest.mark.parametrize("form_of_text", ["NFC", "NFD"])
+@pytest.mark.parametrize("form_of_list", ["NFC", "NFD"])
+def test_words_are_found_in_every_unicode_form(
+    blank: Language, lists: Any, form_of_list: Literal["NFC", "NFD"], form_of_text: Literal["NFC", "NFD"]
+) -> None:
+    words = ["Café Müller", "ガス会社", "한국"]
+    lists.add([normalize(form_of_list, word) for word in words], "ORG")
+    text = normalize(form_of_text, "在Café Müller。ガス会社、한국")
+    assert [ent.text for ent in blank(text).ents] == [normalize(form_of_text, word) for word in words]
+    lists.add([normalize(form_of_text, words[0])], "BAR")
+    assert (len(lists.words()), blank(text).ents[0].label_) == (3, "BAR")
+    lists.remove([normalize("NFC", word) for word in words])
+    assert lists.words() == {}
 
 
 def test_unknown_list_error_names_existing_lists() -> None:
