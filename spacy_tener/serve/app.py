@@ -280,6 +280,10 @@ def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> 
     on_startup (Callable[[], None]): Callback for when the server accepts requests.
     """
     # After a graceful shutdown, uvicorn raises SIGTERM again. Ignore it, so that the process exits with status 0.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    handler, interval = signal.signal(signal.SIGTERM, signal.SIG_IGN), sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    Server(app, on_startup).run([sock])
+    try:
+        Server(app, on_startup).run([sock])
+    finally:
+        sys.setswitchinterval(interval)
+        signal.signal(signal.SIGTERM, handler)
