@@ -131,7 +131,7 @@ class EntityLists(WordListEditor, BatchPipe):
             existing list keeps its setting.
         """
         check_list_name(name)
-        self._change(name, _labelled_entries(limit_words(pair_with_tags(words, label), name)), saved=saved)
+        self._change(name, labelled_entries(limit_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
         """Add blocked words to a list. They are never labelled as entities.
@@ -172,7 +172,7 @@ class EntityLists(WordListEditor, BatchPipe):
             for line in limit_words(read_list(Path(path), label, has_tags=True), name)
             if line.frequency is None or line.frequency >= min_frequency
         ]
-        entries = _labelled_entries(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
+        entries = labelled_entries(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
         self._change(name, entries, keep_entry=lambda entry: not entry.tag, saved=saved)
 
     def rename(self, labels: Mapping[str, str]) -> None:
@@ -314,7 +314,7 @@ class EntityLists(WordListEditor, BatchPipe):
         self.lists.from_message(srsly.msgpack_loads(data))
 
 
-def _labelled_entries(
+def labelled_entries(
     pairs: Iterable[tuple[object, object]], path: str | Path = "", lines: Sequence[int] | None = None
 ) -> dict[str, WordListEntry]:
     """Convert words and labels to list entries. Raise an error if a label is invalid or a word has two labels.
@@ -357,7 +357,7 @@ def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
         words = labelled_words(doc)
         if words:
             # Docs with the same words share a list.
-            docs_of.setdefault(tuple(_labelled_entries(limit_words(words, ATTRIBUTE)).items()), []).append(index)
+            docs_of.setdefault(tuple(labelled_entries(limit_words(words, ATTRIBUTE)).items()), []).append(index)
     return [(_list_from_entries(words), np.array(indices)) for words, indices in docs_of.items()]
 
 
