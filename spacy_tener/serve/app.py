@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import explain
 from .. import pages as page_parts
@@ -93,6 +94,7 @@ def make_app(
         app.include_router(router, prefix="/label-studio/{model}", dependencies=named_model, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
+    app.add_middleware(HeadMiddleware)  # outside of `MetricsMiddleware`, which gets the copy of the scope
     if allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -103,6 +105,21 @@ def make_app(
     for error_type in (RequestValidationError, HTTPException):
         app.add_exception_handler(error_type, _error_response)
     return app
+
+
+class HeadMiddleware:
+    """ASGI middleware that answers HEAD requests like GET requests. The server leaves out the body of the response.
+
+    FastAPI has separate routes for HEAD, which would double the routes in the OpenAPI schema.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server's own scope still says HEAD
+        await self.app(scope, receive, send)
 
 
 # --- Error responses

@@ -186,3 +186,17 @@ def test_request_with_invalid_or_conflicting_words_is_rejected(served, recwarn, 
     assert not recwarn.list
     same = served.client.post(f"/v1/{route}", json={**body, "words": {"云海": "A", "雲海": "A"}})
     assert same.status_code == 200
+
+
+def test_head_requests_are_answered_like_get_requests_without_body(served):
+    public = ["/health", "/ready", "/metrics", "/v1/models", "/", "/docs", "/static/parts.css", "/openapi.json"]
+    for path in (*public, "/label-studio/tener/health", "/label-studio/tener/ready"):
+        # Both requests use one connection, which a body would break.
+        answer, again = served.client.head(path), served.client.get(path)
+        assert (answer.status_code, answer.content, again.status_code) == (200, b"", 200), path
+        assert answer.headers["content-type"] == again.headers["content-type"]
+    assert served.client.head("/v1/entities").status_code == 405
+    assert served.client.head("/label-studio/none/health").status_code == 404
+    assert {"head"}.isdisjoint(
+        method for route in served.client.get("/openapi.json").json()["paths"].values() for method in route
+    )
