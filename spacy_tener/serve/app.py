@@ -132,14 +132,23 @@ async def _error_response(request: Request, error: Exception) -> Response:
         need_header = schema.ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
         error = need_header if in_body and not is_json else schema.invalid(error.errors())
     assert isinstance(error, HTTPException)
-    # FastAPI returns status 400 if the body can't be decoded.
+    # FastAPI returns status 400 if the JSON parser fails with another error than a syntax error.
     if error.status_code == 400:
-        error = schema.ServiceError(422, "invalid", "The body is not JSON in UTF-8.")
+        error = schema.ServiceError(422, "invalid", _parser_problem(error.__cause__))
     code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
     # The message may quote invalid text, such as a lone surrogate. `json.dumps` escapes all non-ASCII characters, so
     # encoding the response as UTF-8 can't fail.
     content = json.dumps({"error": {"code": code, "message": error.detail}})
     return Response(content, error.status_code, error.headers, media_type="application/json")
+
+
+def _parser_problem(error: BaseException | None) -> str:
+    """Describe an error of the JSON parser that is not a syntax error."""
+    if isinstance(error, UnicodeDecodeError):
+        return "The body is not JSON in UTF-8."
+    if isinstance(error, RecursionError):
+        return "The JSON is nested too deeply. Send the fields of the schema only."
+    return "The JSON contains a value that cannot be parsed, such as a number with thousands of digits."
 
 
 # --- API routes
