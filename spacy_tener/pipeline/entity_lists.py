@@ -226,8 +226,7 @@ class EntityLists(WordListEditor, BatchPipe):
             first, last = text.tokens_starting[begins], text.tokens_ending[stops - 1]
             is_whole = (first >= 0) & (last >= 0)
             if not is_whole.all():
-                index = int(np.argmin(is_whole))
-                self._warn_of_tokens(text.slice(int(begins[index]), int(stops[index])))
+                self._warn_of_tokens(words, int(entries[np.argmin(is_whole)]))
             doc = np.searchsorted(text.stops, begins)
             offset = first_tokens[doc]
             matches = np.stack((doc, first - offset, last + 1 - offset, begins - stops, entries))[:, is_whole]
@@ -241,10 +240,18 @@ class EntityLists(WordListEditor, BatchPipe):
             for spans in found
         ]
 
-    def _warn_of_tokens(self, word: str) -> None:
+    def _warn_of_tokens(self, words: WordList, index: int) -> None:
+        """Issue a warning that matches do not align with tokens.
+
+        words (WordList): The list of the first such match. Words of `doc._.tener_words` can come from requests, so the
+            warning does not contain them.
+        index (int): Index of the word in the list.
+        """
+        is_own = any(words is other for other in self.lists.lists.values())
+        example = f"{list(words.entries)[index]!r} and other words" if is_own else "words"
         self._warn(
             "is not made",
-            f"'{self.name}' leaves out {word!r} and other words that do not align with tokens. In "
+            f"'{self.name}' leaves out {example} that do not align with tokens. In "
             'spacy.blank("zh") each character is a token.',
         )
 
@@ -292,12 +299,15 @@ class EntityLists(WordListEditor, BatchPipe):
                 self._warn(
                     "overlaps",
                     f"A word of '{self.name}' overlaps with an existing entity of the Doc, which is "
-                    f"kept. There may be more overlaps. The text begins with {doc.text[:40]!r}.",
+                    "kept. There may be more overlaps. If words of the list should take precedence, add "
+                    f"'{self.name}' before the components that set entities.",
                 )
                 return
 
     def _warn(self, kind: str, message: str) -> None:
         """Issue a warning, but only once for each kind.
+
+        Python keeps warnings and prints them to the log, so they must not contain texts.
 
         kind (str): The kind of warning, an arbitrary string.
         message (str): The warning.
@@ -363,4 +373,4 @@ def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
 
 @lru_cache(maxsize=64)
 def _list_from_entries(entries: tuple[tuple[str, WordListEntry], ...]) -> WordList:
-    return WordList(valid_words(dict(entries), f"doc._.{ATTRIBUTE}"))
+    return WordList(valid_words(dict(entries), f"doc._.{ATTRIBUTE}", has_examples=False))

@@ -201,7 +201,7 @@ def test_doc_words_are_validated_like_list_words(
 def test_invalid_doc_words_are_skipped_with_warning(blank: Language) -> None:
     doc = blank.make_doc("甲在云海一号")
     doc._.tener_words = {"甲": PRODUCT, COMPANY: PRODUCT}
-    with pytest.warns(UserWarning, match=r"1 of the words for the list 'doc\._\.tener_words' were left out, such as"):
+    with pytest.warns(UserWarning, match=r"1 of the words for the list 'doc\._\.tener_words' were left out: a word"):
         assert entities(blank(doc)) == [(COMPANY, PRODUCT)]
 
 
@@ -299,6 +299,21 @@ def test_misaligned_words_are_skipped_with_single_warning(blank: Language, lists
     ) as caught_warnings:
         assert [entities(doc) for doc in blank.pipe(docs)] == [[("银行", "ORG")]] * 2
     assert len(caught_warnings) == 1
+
+
+def test_warnings_do_not_contain_texts_and_words_of_docs(blank: Language, lists: Any) -> None:
+    """Python keeps the text of warnings, and programs write warnings to their logs."""
+    lists.add({"云海": PRODUCT})
+    overlapping = blank.make_doc("云海一号")
+    overlapping.set_ents([overlapping.char_span(1, 3, label="GPE")], default="missing")  # type: ignore[list-item]
+    misaligned = Doc(blank.vocab, words=["吴重", "阳"], spaces=[False] * 2)
+    invalid = blank.make_doc("密")
+    misaligned._.tener_words, invalid._.tener_words = {"重阳": "PER"}, {"密": "PER"}
+    with pytest.warns(UserWarning) as caught_warnings:
+        assert [entities(doc) for doc in blank.pipe([overlapping, misaligned, invalid])] == [[("海一", "GPE")], [], []]
+    messages = [str(warning.message) for warning in caught_warnings]
+    assert len(messages) == 3
+    assert not set("云海一号吴重阳密") & set("".join(messages))
 
 
 def test_training_ignores_entity_lists() -> None:
