@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import random
+import time
 import warnings
 from typing import Any
 
@@ -84,6 +86,46 @@ def test_overlaps_are_resolved_by_length_then_list_order(blank: Language, lists:
     doc = blank.make_doc("甲乙丙丁戊")
     doc._.tener_words = "last"
     assert entities(blank(doc)) == [("甲乙", "D")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_overlapping_words_are_resolved_like_in_a_loop(
+    blank: Language, lists: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("spacy_tener.pipeline.entity_lists._BLOCK_SIZE", 4)
+    rng = random.Random(seed)
+    text = "".join(rng.choices("甲乙", k=60))
+    words = {"".join(rng.choices("甲乙", k=rng.randint(2, 5))): rng.choice(["A", "B", ""]) for _ in range(12)}
+    later = {"".join(rng.choices("甲乙", k=rng.randint(2, 5))): rng.choice(["C", "D"]) for _ in range(4)}
+    lists.add({word: label for word, label in words.items() if label})
+    lists.block([word for word, label in words.items() if not label])
+    doc = blank.make_doc(text)
+    doc.set_ents([doc.char_span(20, 23, label="GPE")], default="missing")  # type: ignore[list-item]
+    doc._.tener_words = later
+    order = [*later, *lists.words(), *lists.blocked()]
+    labels, occupied, found, blocked = words | later, set(range(20, 23)), [(20, 23, "GPE")], set[int]()
+    matches = [  # later lists take precedence
+        (-len(word), word not in later, order.index(word), start, start + len(word), labels[word])
+        for word in labels
+        for start in range(60)
+        if text.startswith(word, start)
+    ]
+    for *_, start, end, label in sorted(matches):
+        if occupied.isdisjoint(range(start, end)):
+            occupied.update(range(start, end))
+            found += [(start, end, label)] if label else []
+            blocked.update(range(start, end) if not label else ())
+    with warnings.catch_warnings(action="ignore"):
+        doc = blank(doc)
+    assert [(ent.start, ent.end, ent.label_) for ent in doc.ents] == sorted(found)
+    assert {token.i for token in doc if token.ent_iob_ == "B" and not token.ent_type_} == blocked
+
+
+def test_words_of_many_lengths_at_each_character_take_no_long_time(blank: Language, lists: Any) -> None:
+    lists.add({"一" * length: "A" for length in range(2, 41)})
+    started = time.process_time()
+    assert len(blank("一" * 20_000).ents) == 500
+    assert time.process_time() - started < 4
 
 
 @pytest.mark.parametrize(
