@@ -18,7 +18,7 @@ from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 from ..features.keys import simplify
 from ..features.lexicon_sources import read_list
 from ..features.tokens import join_texts
@@ -172,7 +172,7 @@ class EntityLists(WordListEditor, BatchPipe):
         """
         for label in labels.values():
             if not is_label(label):
-                raise RemedyError(
+                raise UserError(
                     f"{str(label)[:60]!r} is not a valid label", "Map labels to new names, as in {'GPE': 'PLACE'}."
                 )
         with LOCK:
@@ -365,17 +365,17 @@ def labelled_entries(
         first = label_of.setdefault(simplify(word), label)
         if first != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
-            remedy = "Give the word one label. Put labels for some Docs only into a named list."
+            fix = "Give the word one label. Put labels for some Docs only into a named list."
         elif not label and lines:
             reason = f"{word[:60]!r} has no label"
-            remedy = "Pass `label` for words without a label, or write a tab and the label after the word."
+            fix = "Pass `label` for words without a label, or write a tab and the label after the word."
         elif not is_label(label):
-            reason, remedy = (
+            reason, fix = (
                 f"{label[:60]!r} is not a valid label",
                 "Give a label to each word, as {'云海一号': 'PRODUCT'}.",
             )
         if reason:
-            raise InputError(str(path), reason, remedy, line=lines[number]) if lines else RemedyError(reason, remedy)
+            raise InputError(str(path), reason, fix, line=lines[number]) if lines else UserError(reason, fix)
         entries[word] = make_entry(label, False)
     return entries
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ..embedders.lexicon_embed import LexiconVocabulary
-from ..errors import InputError, RemedyError, check_choice
+from ..errors import InputError, UserError, check_choice
 from ..features.keys import simplify
 from ..features.lexicon import is_valid_word
 from ..features.lexicon_sources import read_list
@@ -101,7 +101,7 @@ class WordListEditor(ABC):
         changed_keys = set(map(simplify, [*removed, *valid]))
         with LOCK:
             if name and name not in self.names and len(self.names) >= MAX_LISTS:
-                raise RemedyError(f"There are {len(self.names):,} lists of words already", "Remove some of them.")
+                raise UserError(f"There are {len(self.names):,} lists of words already", "Remove some of them.")
             changed = []
             for owner in self.list_owners:
                 old = owner.lists.lists.get(name, WordList())
@@ -150,7 +150,7 @@ def limit_words(items: Iterable[_Item], name: str) -> list[_Item]:
     """
     found = list(islice(items, MAX_WORDS + 1))
     if len(found) > MAX_WORDS:
-        raise RemedyError(
+        raise UserError(
             f"The list of words {name!r} would have more than {MAX_WORDS:,}",
             "Nothing was changed. Add fewer words, for example only the words that occur in your texts.",
         )
@@ -285,7 +285,7 @@ class LexiconEditor(WordListEditor):
         """Raise an error if the name of a list is not valid, or if the model does not use words as features."""
         check_list_name(name)
         if not self._tagged_owners:
-            raise RemedyError(
+            raise UserError(
                 f"The model of '{self._component}' does not use words",
                 "Train one that does, with one of the overlays segment, flat, flat-atssa and mect. Or make words "
                 f'entities: nlp.add_pipe("entity_lists", before="{self._component}").',
@@ -297,5 +297,5 @@ class LexiconEditor(WordListEditor):
             return
         names = dict.fromkeys(name for owner in self._tagged_owners for name in owner.tag_names)
         reason = f"Unknown tag of words {tag[:60]!r}"
-        remedy = f"Use one that the model was trained with: {', '.join(names)}." if names else "Leave out the tag."
-        raise InputError(str(path), reason, remedy, line=line) if path else RemedyError(reason, remedy)
+        fix = f"Use one that the model was trained with: {', '.join(names)}." if names else "Leave out the tag."
+        raise InputError(str(path), reason, fix, line=line) if path else UserError(reason, fix)

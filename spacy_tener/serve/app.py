@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .. import explain
 from .. import pages as page_parts
 from ..about import __version__
-from ..errors import RemedyError
+from ..errors import UserError
 from ..pages import page_policy
 from . import ml_backend, schema
 from .access import ServiceRoute
@@ -279,7 +279,7 @@ class Server(uvicorn.Server):
 def bind(host: str, port: int) -> socket.socket:
     """Create a socket and bind it to an address. The socket doesn't listen yet.
 
-    Call this function before loading the pipelines, to detect early that a port is already in use. Raises a RemedyError
+    Call this function before loading the pipelines, to detect early that a port is already in use. Raises a UserError
     if the address is not available.
     """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -288,7 +288,7 @@ def bind(host: str, port: int) -> socket.socket:
         sock.bind((host, port))
     except OSError as error:
         sock.close()
-        raise RemedyError(f"{host}:{port}: {error.strerror}", "Choose another --host or --port.") from error
+        raise UserError(f"{host}:{port}: {error.strerror}", "Choose another --host or --port.") from error
     return sock
 
 

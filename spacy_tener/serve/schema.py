@@ -11,7 +11,7 @@ from fastapi import HTTPException
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..features.lexicon import is_valid_word
 from ..pipeline.entity_lists import labelled_entries
 from ..pipeline.tags import is_label
@@ -48,7 +48,7 @@ def _check_words(words: dict[str, str]) -> dict[str, str]:
     """Reject two spellings of a word, such as 云海 and 雲海, with different labels."""
     try:
         labelled_entries(words.items())
-    except RemedyError as error:
+    except UserError as error:
         message = "{reason}. Traditional and simplified spellings count as one word. Give it one label"
         raise PydanticCustomError("words", message, {"reason": error.reason}) from None
     return words

@@ -12,7 +12,7 @@ from damage import DAMAGES
 from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Example
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.pipeline.entities import RECORD_KEY
 from spacy_tener.pipeline.tokenizer import make_char_tokenizer
 from spacy_tener.training.silver import average_probabilities
@@ -155,7 +155,7 @@ def test_user_lexicon_overrides_lac_words(nlp, tmp_path):
     odd = nlp.make_doc(TEXT)
     odd._.tener_words = "odd"
     assert ("加入中国", "LOC") in entities(nlp(odd))
-    with pytest.raises(RemedyError, match="Unknown tag of words 'PERSON'"):
+    with pytest.raises(UserError, match="Unknown tag of words 'PERSON'"):
         lexicon.add(["张三"], "PERSON")
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)
