@@ -7,10 +7,10 @@ Words in an entity list are always labelled as entities. Blocked words are not l
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import srsly
@@ -58,6 +58,8 @@ _LISTS = "lists"
 _BLOCKED = ""
 # Maximum number of tokens in a batch of Docs that is searched at once. A longer Doc forms its own batch.
 _BATCH_TOKENS = 65_536
+# Number of matches in a Doc that are checked at once.
+_BLOCK_SIZE = 4096
 # Word lists, each with the indices of the Docs to which it applies.
 ActiveLists = Sequence[tuple[WordList, IntArray]]
 
@@ -75,18 +77,6 @@ def make_entity_lists(nlp: Language, name: str, scorer: Callable[..., Any] | Non
     scorer (Optional[Callable]): The scoring method.
     """
     return EntityLists(nlp.vocab, name, scorer=scorer)
-
-
-class ListMatch(NamedTuple):
-    """A match in a Doc: a word from a list.
-
-    start, end (int): Token indices. The end is exclusive.
-    label (str): The label. Empty for a blocked word.
-    """
-
-    start: int
-    end: int
-    label: str
 
 
 class EntityLists(WordListEditor, BatchPipe):
@@ -143,7 +133,7 @@ class EntityLists(WordListEditor, BatchPipe):
             existing list keeps its setting.
         """
         check_list_name(name)
-        self._change(name, _labelled_entries(checked_words(pair_with_tags(words, label), name)), saved=saved)
+        self._change(name, labelled_entries(checked_words(pair_with_tags(words, label), name)), saved=saved)
 
     def block(self, words: Iterable[str], *, name: str = "", saved: bool | None = None) -> None:
         """Add blocked words to a list. The components `tener_ner`, `lac` and `ner` find no entity that contains them.
@@ -185,7 +175,7 @@ class EntityLists(WordListEditor, BatchPipe):
             for line in checked_words(read_list(Path(path), label, has_tags=True), name)
             if line.frequency is None or line.frequency >= min_frequency
         ]
-        entries = _labelled_entries(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
+        entries = labelled_entries(((line.word, line.tag) for line in lines), path, [line.line for line in lines])
         self._change(name, entries, keep_entry=lambda entry: not entry.tag, saved=saved)
 
     def rename(self, labels: Mapping[str, str]) -> None:
@@ -215,73 +205,91 @@ class EntityLists(WordListEditor, BatchPipe):
         for group in batch_by_size(docs, _BATCH_TOKENS):
             lists = [*self.lists.active(group), *_lists_in_docs(group)]
             if lists:
-                for doc, spans in zip(group, self._find(group, lists), strict=True):
-                    if spans:
-                        self._set_entities(doc, spans)
+                matches, labels = self._find(group, lists)
+                bounds = np.searchsorted(matches[0], np.arange(len(group) + 1)).tolist()
+                for doc, first, end in zip(group, bounds, bounds[1:], strict=False):
+                    if first < end:
+                        self._set_entities(doc, matches[1:, first:end], labels)
 
-    def _find(self, docs: Sequence[Doc], lists: ActiveLists) -> list[list[ListMatch]]:
+    def _find(self, docs: Sequence[Doc], lists: ActiveLists) -> tuple[IntArray, list[str]]:
         """Find words from the lists in each Doc. Words that don't align with tokens are left out.
 
-        The matches are sorted by priority. Longer words come first, then words from later lists, then words that come
-        earlier in their list. If a word is in several lists, the last list is used.
+        The matches in a Doc are sorted by priority. Longer words come first, then words from later lists, then words
+        that come earlier in their list. If a word is in several lists, the last list is used.
 
         docs (Sequence[Doc]): The Docs.
         lists (ActiveLists): The lists, each with the indices of the Docs to which it applies.
-        RETURNS (list[list[ListMatch]]): The matches in each Doc.
+        RETURNS (tuple[IntArray, list[str]]): The matches, and the labels of all lists. A match consists of the index of
+            the Doc, the start token, the end token (exclusive), and the index of the label. *Shape:* (4, matches)
         """
         text = join_texts(docs)
         first_tokens = starts(text.lengths)
-        # The matches in each Doc, by start and end token. The values are tuples that sort by priority: the negative
-        # length in characters, the list's negative index, the word's index in the list, and the start and end token.
-        found: list[dict[tuple[int, int], tuple[int, int, int, int, int]]] = [{} for _ in docs]
+        # Columns of the table are matches. Its rows are sort keys: the index of the Doc, the negative length in
+        # characters, the negative index of the list, the index of the word, the start token and the end token. A table
+        # with arrays instead of Python objects is necessary, because many words can begin at each character.
+        tables = [np.zeros((6, 0), dtype=np.int64)]
+        labels, first_labels = list[str](), list[int]()
         for rank, (words, indices) in enumerate(lists):
             begins, stops, entries = find_list_words(words, text, indices)
             first, last = text.tokens_starting[begins], text.tokens_ending[stops - 1]
             is_whole = (first >= 0) & (last >= 0)
             if not is_whole.all():
-                index = int(np.argmin(is_whole))
-                self._warn_of_tokens(text.slice(int(begins[index]), int(stops[index])))
+                self._warn_of_tokens(words, int(entries[np.argmin(is_whole)]))
             doc = np.searchsorted(text.stops, begins)
             offset = first_tokens[doc]
-            matches = np.stack((doc, first - offset, last + 1 - offset, begins - stops, entries))[:, is_whole]
-            for i, start, end, negative_length, entry in matches.T.tolist():
-                found[i][start, end] = negative_length, -rank, entry, start, end
-        return [
-            [
-                ListMatch(start, end, lists[-negative_rank][0].listed[entry].tag)
-                for _, negative_rank, entry, start, end in sorted(spans.values())
-            ]
-            for spans in found
-        ]
+            ranks = np.full(begins.size, -rank)
+            columns = (doc, begins - stops, ranks, entries, first - offset, last + 1 - offset)
+            tables.append(np.stack(columns)[:, is_whole])
+            first_labels.append(len(labels))
+            labels += [entry.tag for entry in words.listed]
+        table = np.concatenate(tables, axis=1)
+        if len(lists) > 1:
+            # Keep the last list's match of each span. `np.lexsort` expects the primary key last.
+            table = table[:, np.lexsort(table[[2, 5, 4, 0]])]
+            table = table[:, (np.diff(table[[0, 4, 5]], axis=1, prepend=-1) != 0).any(axis=0)]
+        doc, _, ranks, entries, first, end = table[:, np.lexsort(table[4::-1])]
+        return np.stack((doc, first, end, np.array(first_labels)[-ranks] + entries)), labels
 
-    def _warn_of_tokens(self, word: str) -> None:
+    def _warn_of_tokens(self, words: WordList, index: int) -> None:
+        """Issue a warning that matches do not align with tokens.
+
+        words (WordList): The list of the first such match. Words of `doc._.tener_words` can come from requests, so the
+            warning does not contain them.
+        index (int): Index of the word in the list.
+        """
+        is_own = any(words is other for other in self.lists.lists.values())
+        example = f"{list(words.entries)[index]!r} and other words" if is_own else "words"
         self._warn(
             "misaligned",
-            f"'{self.name}' leaves out {word!r} and other words that do not align with tokens. In "
+            f"'{self.name}' leaves out {example} that do not align with tokens. In "
             'spacy.blank("zh") each character is a token.',
         )
 
-    def _set_entities(self, doc: Doc, spans: Sequence[ListMatch]) -> None:
+    def _set_entities(self, doc: Doc, matches: IntArray, labels: Sequence[str]) -> None:
         """Write matches to `doc.ents`. Ignore matches that overlap with existing entities or with earlier matches.
 
         doc (Doc): The Doc.
-        spans (Sequence[ListMatch]): The matches, sorted by priority.
+        matches (IntArray): Start token, end token and label of the matches, sorted by priority. *Shape:* (3, matches)
+        labels (Sequence[str]): The labels. The label of blocked words is empty.
         """
-        occupied, within_entities = set[int](), set[int]()
+        # Tokens that are marked with 1. Searching a bytearray is much faster than comparing sets.
+        occupied, within_entities = bytearray(len(doc)), bytearray(len(doc))
         if doc.has_annotation(ENT_IOB):
             iob = doc.to_array(ENT_IOB)
-            occupied = {*np.flatnonzero((iob == BEGIN) | (iob == INSIDE)).tolist()}
-            within_entities = {i for ent in doc.ents for i in range(ent.start, ent.end)}
-            self._warn_of_overlaps(doc, spans, occupied)
+            occupied = bytearray(((iob == BEGIN) | (iob == INSIDE)).tobytes())
+            for ent in doc.ents:
+                within_entities[ent.start : ent.end] = b"\1" * len(ent)
+            self._warn_of_overlaps(doc, matches, labels, occupied)
         entities, blocked, blocked_within = list[Span](), list[Span](), list[Span]()
-        for start, end, label in spans:
-            tokens = range(start, end)
-            if occupied.isdisjoint(tokens):
-                occupied.update(tokens)
-                within_entities.update(tokens if label else ())
+        for start, end, index in _remaining(matches, labels, occupied):
+            label = labels[index]
+            if occupied.find(1, start, end) < 0:
+                occupied[start:end] = b"\1" * (end - start)
+                if label:
+                    within_entities[start:end] = b"\1" * (end - start)
                 (entities if label else blocked).append(Span(doc, start, end, label=label))
             # `doc.ents` can't block tokens inside an entity. This span group prevents nested entities there.
-            elif not label and within_entities.issuperset(tokens):
+            elif not label and within_entities.find(0, start, end) < 0:
                 blocked_within.append(Span(doc, start, end))
         if entities or blocked:
             doc.set_ents(entities, blocked=blocked, default="unmodified")
@@ -292,27 +300,34 @@ class EntityLists(WordListEditor, BatchPipe):
             known = {(span.start, span.end): span for span in (*doc.spans.get(NO_ENTITIES, ()), *blocked_within)}
             doc.spans[NO_ENTITIES] = list(known.values())
 
-    def _warn_of_overlaps(self, doc: Doc, spans: Sequence[ListMatch], occupied: set[int]) -> None:
+    def _warn_of_overlaps(self, doc: Doc, matches: IntArray, labels: Sequence[str], occupied: bytearray) -> None:
         """Issue a warning if a match overlaps with an existing entity and is therefore ignored.
 
         doc (Doc): The Doc.
-        spans (Sequence[ListMatch]): The matches.
-        occupied (set[int]): Indices of tokens that are blocked or part of an existing entity.
+        matches (IntArray): The matches. See `_set_entities`.
+        labels (Sequence[str]): The labels.
+        occupied (bytearray): For each token, whether it is blocked or part of an existing entity.
         """
+        if "overlaps" in self._warned:
+            return
         present = {(ent.start, ent.end, ent.label_) for ent in doc.ents}
-        for span in spans:
-            if span.label and span not in present and not occupied.isdisjoint(range(span.start, span.end)):
+        for start, end, index in zip(*matches.tolist(), strict=True):
+            label = labels[index]
+            if label and (start, end, label) not in present and occupied.find(1, start, end) >= 0:
                 self._warn(
                     "overlaps",
                     f"A word of '{self.name}' overlaps with an existing entity of the Doc, which is "
-                    f"kept. There may be more overlaps. The text begins with {doc.text[:40]!r}.",
+                    "kept. There may be more overlaps. If words of the list should take precedence, add "
+                    f"'{self.name}' before the components that set entities.",
                 )
                 return
 
     def _warn(self, kind: str, message: str) -> None:
         """Issue a warning, but only once for each kind.
 
-        kind (str): The warning kind, an arbitrary string.
+        Python keeps warnings and prints them to the log, so they must not contain texts.
+
+        kind (str): The kind of warning, an arbitrary string.
         message (str): The warning.
         """
         if kind not in self._warned:
@@ -330,7 +345,26 @@ class EntityLists(WordListEditor, BatchPipe):
         self.lists.from_message(srsly.msgpack_loads(from_safetensors(data)[_LISTS] if has_checksum else data))
 
 
-def _labelled_entries(
+def _remaining(matches: IntArray, labels: Sequence[str], occupied: bytearray) -> Iterator[tuple[int, int, int]]:
+    """Yield matches, except for most of those that overlap with occupied tokens.
+
+    Python is too slow to check all matches of a long Doc, where many words can begin at each token. So the matches are
+    checked in blocks with NumPy. Blocked words are always yielded.
+
+    matches (IntArray): Start token, end token and label of the matches. *Shape:* (3, matches)
+    labels (Sequence[str]): The labels. The label of blocked words is empty.
+    occupied (bytearray): The occupied tokens. The caller marks the tokens of the matches that it uses.
+    """
+    is_blocked = np.array([not label for label in labels])
+    for first in range(0, matches.shape[1], _BLOCK_SIZE):
+        block = matches[:, first : first + _BLOCK_SIZE]
+        if first:
+            before = np.concatenate(([0], np.cumsum(np.frombuffer(bytes(occupied), dtype=np.uint8), dtype=np.int64)))
+            block = block[:, (before[block[0]] == before[block[1]]) | is_blocked[block[2]]]
+        yield from zip(*block.tolist(), strict=True)
+
+
+def labelled_entries(
     pairs: Iterable[tuple[object, object]], path: str | Path = "", lines: Sequence[int] | None = None
 ) -> dict[str, WordListEntry]:
     """Convert words and labels to list entries. Raise an error if a label is invalid or a word has two labels.
@@ -373,10 +407,10 @@ def _lists_in_docs(docs: Sequence[Doc]) -> ActiveLists:
         words = labelled_words(doc)
         if words:
             # Docs with the same words share a list.
-            docs_of.setdefault(tuple(_labelled_entries(checked_words(words, ATTRIBUTE)).items()), []).append(index)
+            docs_of.setdefault(tuple(labelled_entries(checked_words(words, ATTRIBUTE)).items()), []).append(index)
     return [(_list_from_entries(words), np.array(indices)) for words, indices in docs_of.items()]
 
 
 @lru_cache(maxsize=64)
 def _list_from_entries(entries: tuple[tuple[str, WordListEntry], ...]) -> WordList:
-    return WordList(valid_words(dict(entries), f"doc._.{ATTRIBUTE}"))
+    return WordList(valid_words(dict(entries), f"doc._.{ATTRIBUTE}", has_examples=False))

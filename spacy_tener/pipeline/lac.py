@@ -180,14 +180,17 @@ class Lac(BatchPipe):
                 self._set_entities(views[i], entities)
 
     def _set_entities(self, view: DocView, entities: Sequence[UnitEntity]) -> None:
-        """Add entities to a Doc. Warn about the first entity that does not align with tokens."""
+        """Add entities to a Doc. Warn about the first entity that does not align with tokens.
+
+        The warning does not contain the entity, because Python keeps warnings and prints them to the log.
+        """
         add_entities(view, entities, self.settings)
-        for start, end, *_ in entities if not self._has_warned else ():
+        for start, end, label, _ in entities if not self._has_warned else ():
             first, last = view.token_span(start, end, "strict")
             if first == last:
                 self._has_warned = True
                 warnings.warn(
-                    f"'{self.name}' finds {view.doc.text[start:end]!r}, which does not align with tokens. "
+                    f"'{self.name}' finds an entity with the label {label} that does not align with tokens. "
                     f"alignment_mode = '{self.settings.alignment_mode}' controls how such entities are aligned. In "
                     'spacy.blank("zh") each character is a token.',
                     stacklevel=2,

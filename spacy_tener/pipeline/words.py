@@ -120,18 +120,23 @@ class WordListEditor(ABC):
                 owner.lists.put(name, word_list)
 
 
-def valid_words(entries: Mapping[str, WordListEntry], name: str) -> dict[str, WordListEntry]:
+def valid_words(
+    entries: Mapping[str, WordListEntry], name: str, *, has_examples: bool = True
+) -> dict[str, WordListEntry]:
     """Return the valid words with their entries. Warn about invalid words.
 
     entries (Mapping[str, WordListEntry]): Words and their entries.
     name (str): The list's name or description, for the warning.
+    has_examples (bool): Whether the warning contains invalid words. Python keeps warnings and prints them to the log,
+        so they must not contain words of a request.
     """
     valid = {word: entry for word, entry in entries.items() if is_valid_word(word) and len(word) <= MAX_WORD_LENGTH}
     invalid = [word[:MAX_WORD_LENGTH] for word in entries if word not in valid]
     if invalid:
         which = f"the list {name!r}" if name else "the list"
+        examples = f", such as {invalid[:3]}" if has_examples else ""
         warnings.warn(
-            f"{len(invalid)} of the words for {which} were left out, such as {invalid[:3]}: a word must "
+            f"{len(invalid)} of the words for {which} were left out{examples}: a word must "
             f"have 2 to {MAX_WORD_LENGTH} characters, not only white space, and no NUL.",
             stacklevel=4,
         )

@@ -23,6 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import FileResponse
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .. import explain
 from .. import pages as page_parts
@@ -93,6 +94,7 @@ def make_app(
         app.include_router(router, prefix="/label-studio/{model}", dependencies=named_model, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC))
     app.add_middleware(MetricsMiddleware, metrics=service.metrics)
+    app.add_middleware(HeadMiddleware)  # outside of `MetricsMiddleware`, which gets the copy of the scope
     if allow_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -105,6 +107,21 @@ def make_app(
     return app
 
 
+class HeadMiddleware:
+    """ASGI middleware that answers HEAD requests like GET requests. The server leaves out the body of the response.
+
+    FastAPI has separate routes for HEAD, which would double the routes in the OpenAPI schema.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}  # the server's own scope still says HEAD
+        await self.app(scope, receive, send)
+
+
 # --- Error responses
 
 
@@ -115,14 +132,23 @@ async def _error_response(request: Request, error: Exception) -> Response:
         need_header = schema.ServiceError(422, "invalid", "Send JSON with the header Content-Type: application/json.")
         error = need_header if in_body and not is_json else schema.invalid(error.errors())
     assert isinstance(error, HTTPException)
-    # FastAPI returns status 400 if the body can't be decoded.
+    # FastAPI returns status 400 if the JSON parser fails with another error than a syntax error.
     if error.status_code == 400:
-        error = schema.ServiceError(422, "invalid", "The body is not JSON in UTF-8.")
+        error = schema.ServiceError(422, "invalid", _parser_problem(error.__cause__))
     code = error.code if isinstance(error, schema.ServiceError) else HTTPStatus(error.status_code).name.lower()
     # The message may quote invalid text, such as a lone surrogate. `json.dumps` escapes all non-ASCII characters, so
     # encoding the response as UTF-8 can't fail.
     content = json.dumps({"error": {"code": code, "message": error.detail}})
     return Response(content, error.status_code, error.headers, media_type="application/json")
+
+
+def _parser_problem(error: BaseException | None) -> str:
+    """Describe an error of the JSON parser that is not a syntax error."""
+    if isinstance(error, UnicodeDecodeError):
+        return "The body is not JSON in UTF-8."
+    if isinstance(error, RecursionError):
+        return "The JSON is nested too deeply. Send the fields of the schema only."
+    return "The JSON contains a value that cannot be parsed, such as a number with thousands of digits."
 
 
 # --- API routes
@@ -280,6 +306,10 @@ def serve(app: FastAPI, sock: socket.socket, on_startup: Callable[[], None]) -> 
     on_startup (Callable[[], None]): Callback for when the server accepts requests.
     """
     # After a graceful shutdown, uvicorn raises SIGTERM again. Ignore it, so that the process exits with status 0.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    handler, interval = signal.signal(signal.SIGTERM, signal.SIG_IGN), sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_INTERVAL)
-    Server(app, on_startup).run([sock])
+    try:
+        Server(app, on_startup).run([sock])
+    finally:
+        sys.setswitchinterval(interval)
+        signal.signal(signal.SIGTERM, handler)

@@ -11,6 +11,9 @@ from fastapi import HTTPException
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from ..errors import UserError
+from ..features.lexicon import is_valid_word
+from ..pipeline.entity_lists import labelled_entries
 from ..pipeline.tags import is_label
 
 # The constraint `min_length=0` makes pydantic validate the encoding. This rejects lone surrogates, which are valid in
@@ -35,11 +38,28 @@ def _check_label(label: str) -> str:
     return label
 
 
+def _check_word(word: str) -> str:
+    if not is_valid_word(word.strip()):
+        raise PydanticCustomError("word", "Word should have 2 characters without white space around it, and no NUL")
+    return word
+
+
+def _check_words(words: dict[str, str]) -> dict[str, str]:
+    """Reject two spellings of a word, such as 云海 and 雲海, with different labels."""
+    try:
+        labelled_entries(words.items())
+    except UserError as error:
+        message = "{reason}. Traditional and simplified spellings count as one word. Give it one label"
+        raise PydanticCustomError("words", message, {"reason": error.reason}) from None
+    return words
+
+
 Words = Annotated[
     dict[
-        Annotated[str, Field(min_length=2, max_length=40)],
+        Annotated[str, Field(min_length=2, max_length=40), AfterValidator(_check_word)],
         Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_check_label)],
     ],
+    AfterValidator(_check_words),
     Field(
         default_factory=dict,
         max_length=1000,

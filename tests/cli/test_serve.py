@@ -18,6 +18,8 @@ import spacy
 from command_line import run_tener
 from waiting import wait_until
 
+from spacy_tener.serve import bind, make_app, serve
+
 pytestmark = pytest.mark.integration
 
 KEY = "a-key-of-this-test"
@@ -78,3 +80,18 @@ def test_sigterm_stops_server_after_pending_requests(process: subprocess.Popen[s
     assert process.wait(60) == 0
     output = process.stdout.read()
     assert "Traceback" not in output
+
+
+def test_server_restores_signal_handler_and_switch_interval() -> None:
+    received, interval = list[int](), sys.getswitchinterval()
+    previous = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
+    try:
+        for _ in range(2):
+            app, sock = make_app({"blank": spacy.blank("en")}), bind("127.0.0.1", 0)
+            serve(app, sock, lambda: os.kill(os.getpid(), signal.SIGTERM))
+        assert received == []
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert received == [signal.SIGTERM]
+        assert sys.getswitchinterval() == pytest.approx(interval)
+    finally:
+        signal.signal(signal.SIGTERM, previous)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import random
+import time
 import warnings
 from pathlib import Path
 from typing import Any, Literal
@@ -87,6 +89,46 @@ def test_overlaps_are_resolved_by_length_then_list_order(blank: Language, lists:
     doc = blank.make_doc("甲乙丙丁戊")
     doc._.tener_words = "last"
     assert entities(blank(doc)) == [("甲乙", "D")]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_overlapping_words_are_resolved_like_in_a_loop(
+    blank: Language, lists: Any, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    monkeypatch.setattr("spacy_tener.pipeline.entity_lists._BLOCK_SIZE", 4)
+    rng = random.Random(seed)
+    text = "".join(rng.choices("甲乙", k=60))
+    words = {"".join(rng.choices("甲乙", k=rng.randint(2, 5))): rng.choice(["A", "B", ""]) for _ in range(12)}
+    later = {"".join(rng.choices("甲乙", k=rng.randint(2, 5))): rng.choice(["C", "D"]) for _ in range(4)}
+    lists.add({word: label for word, label in words.items() if label})
+    lists.block([word for word, label in words.items() if not label])
+    doc = blank.make_doc(text)
+    doc.set_ents([doc.char_span(20, 23, label="GPE")], default="missing")  # type: ignore[list-item]
+    doc._.tener_words = later
+    order = [*later, *lists.words(), *lists.blocked()]
+    labels, occupied, found, blocked = words | later, set(range(20, 23)), [(20, 23, "GPE")], set[int]()
+    matches = [  # later lists take precedence
+        (-len(word), word not in later, order.index(word), start, start + len(word), labels[word])
+        for word in labels
+        for start in range(60)
+        if text.startswith(word, start)
+    ]
+    for *_, start, end, label in sorted(matches):
+        if occupied.isdisjoint(range(start, end)):
+            occupied.update(range(start, end))
+            found += [(start, end, label)] if label else []
+            blocked.update(range(start, end) if not label else ())
+    with warnings.catch_warnings(action="ignore"):
+        doc = blank(doc)
+    assert [(ent.start, ent.end, ent.label_) for ent in doc.ents] == sorted(found)
+    assert {token.i for token in doc if token.ent_iob_ == "B" and not token.ent_type_} == blocked
+
+
+def test_words_of_many_lengths_at_each_character_take_no_long_time(blank: Language, lists: Any) -> None:
+    lists.add({"一" * length: "A" for length in range(2, 41)})
+    started = time.process_time()
+    assert len(blank("一" * 20_000).ents) == 500
+    assert time.process_time() - started < 4
 
 
 @pytest.mark.parametrize(
@@ -209,7 +251,7 @@ def test_doc_words_are_validated_like_list_words(
 def test_invalid_doc_words_are_skipped_with_warning(blank: Language) -> None:
     doc = blank.make_doc("甲在云海一号")
     doc._.tener_words = {"甲": PRODUCT, COMPANY: PRODUCT}
-    with pytest.warns(UserWarning, match=r"1 of the words for the list 'doc\._\.tener_words' were left out, such as"):
+    with pytest.warns(UserWarning, match=r"1 of the words for the list 'doc\._\.tener_words' were left out: a word"):
         assert entities(blank(doc)) == [(COMPANY, PRODUCT)]
 
 
@@ -340,6 +382,21 @@ def test_misaligned_words_are_skipped_with_single_warning(blank: Language, lists
     ) as caught_warnings:
         assert [entities(doc) for doc in blank.pipe(docs)] == [[("银行", "ORG")]] * 2
     assert len(caught_warnings) == 1
+
+
+def test_warnings_do_not_contain_texts_and_words_of_docs(blank: Language, lists: Any) -> None:
+    """Python keeps the text of warnings, and programs write warnings to their logs."""
+    lists.add({"云海": PRODUCT})
+    overlapping = blank.make_doc("云海一号")
+    overlapping.set_ents([overlapping.char_span(1, 3, label="GPE")], default="missing")  # type: ignore[list-item]
+    misaligned = Doc(blank.vocab, words=["吴重", "阳"], spaces=[False] * 2)
+    invalid = blank.make_doc("密")
+    misaligned._.tener_words, invalid._.tener_words = {"重阳": "PER"}, {"密": "PER"}
+    with pytest.warns(UserWarning, match="leaves out|overlaps|left out") as caught_warnings:
+        assert [entities(doc) for doc in blank.pipe([overlapping, misaligned, invalid])] == [[("海一", "GPE")], [], []]
+    messages = [str(warning.message) for warning in caught_warnings]
+    assert len(messages) == 3
+    assert not set("云海一号吴重阳密") & set("".join(messages))
 
 
 def test_training_ignores_entity_lists() -> None:

@@ -165,3 +165,38 @@ def test_request_words_are_labelled_as_entities(served, route):
     assert "words" in wrong.json()["error"]["message"]
     blank = served.client.post(f"/v1/{route}", json={**body, "words": {"云海一号": " \x1c"}})
     assert (blank.status_code, blank.json()["error"]["message"]) == (422, "words.云海一号: Label should not be blank.")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"云海": "A", "雲海": "B"}, "words: '雲海' has two labels, A and B. "),
+        ({"AB": "A", "ＡＢ": "B"}, "words: 'ＡＢ' has two labels, A and B. "),
+        ({"  ": "A"}, "words.  .[key]: Word should have 2 characters"),
+        ({"云 ": "A"}, "words.云 .[key]: Word should have 2 characters"),
+        ({"a\0b": "A"}, "words.a\0b.[key]: Word should have 2 characters"),
+    ],
+)
+@pytest.mark.parametrize("route", ["entities", "entities/batch", "explanation"])
+def test_request_with_invalid_or_conflicting_words_is_rejected(served, recwarn, route, words, message):
+    body = {"texts": ["雲海"]} if route == "entities/batch" else {"text": "雲海"}
+    answer = served.client.post(f"/v1/{route}", json={**body, "words": words})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
+    assert answer.json()["error"]["message"].startswith(message)
+    assert not recwarn.list
+    same = served.client.post(f"/v1/{route}", json={**body, "words": {"云海": "A", "雲海": "A"}})
+    assert same.status_code == 200
+
+
+def test_head_requests_are_answered_like_get_requests_without_body(served):
+    public = ["/health", "/ready", "/metrics", "/v1/models", "/", "/docs", "/static/parts.css", "/openapi.json"]
+    for path in (*public, "/label-studio/tener/health", "/label-studio/tener/ready"):
+        # Both requests use one connection, which a body would break.
+        answer, again = served.client.head(path), served.client.get(path)
+        assert (answer.status_code, answer.content, again.status_code) == (200, b"", 200), path
+        assert answer.headers["content-type"] == again.headers["content-type"]
+    assert served.client.head("/v1/entities").status_code == 405
+    assert served.client.head("/label-studio/none/health").status_code == 404
+    assert {"head"}.isdisjoint(
+        method for route in served.client.get("/openapi.json").json()["paths"].values() for method in route
+    )

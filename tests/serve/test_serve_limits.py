@@ -78,6 +78,14 @@ def test_error_message_names_invalid_field(served):
     )
     truncated = served.client.post("/v1/entities", content=b'{"text": "a', headers=JSON)
     assert error_message(truncated, 422, "invalid") == "The body is not JSON."
+    for content, problem in (
+        (b"[" * 19_000, "The JSON is nested too deeply."),
+        (b'{"text": ' + b"9" * 9_000 + b"}", "a number with thousands of digits"),
+        (b'{"text": "\xff"}', "The body is not JSON in UTF-8."),
+    ):
+        assert problem in error_message(
+            served.client.post("/v1/entities", content=content, headers=JSON), 422, "invalid"
+        )
     unknown = error_message(served.client.post("/v1/entities", json={"text": "a", "model": "b"}), 404, "unknown_model")
     assert "tener, characters" in unknown
     lone_surrogate = served.client.post("/v1/entities", content=b'{"text": "a", "model": "\\ud800"}', headers=JSON)
