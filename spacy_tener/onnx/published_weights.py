@@ -140,6 +140,11 @@ class BertWeights:
         return int(self.vector("emb.ln.b").size)
 
     @property
+    def inner_width(self) -> int:
+        """Hidden size of the feed-forward networks."""
+        return int(self.vector("l0.fi.b").size)
+
+    @property
     def longest(self) -> int:
         """Maximum input length in subword tokens, which is the number of position embeddings."""
         return self.vector("emb.pos").size // self.width
