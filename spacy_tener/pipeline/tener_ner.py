@@ -42,7 +42,13 @@ from .entities import UnitEntity, add_entities, existing_entities
 from .learning.distillation import Teacher
 from .learning.targets import Target, count_latin_edges, labels_with_exceptions, make_targets
 from .nesting import all_entities, check_annotation
-from .predicting import TokenLengths, decode_batches, select_entities, word_lengths
+from .predicting import (
+    TokenLengths,
+    decode_batches,
+    select_entities,
+    warn_about_character_embedder,
+    word_lengths,
+)
 from .scoring import score_char_entities, score_nested_entities
 from .settings import LEARNED, LearnedValues, NERSettings
 from .tags import LabelIndex, index_labels, is_label
@@ -267,6 +273,8 @@ class TenerNER(TrainablePipe):
         self._set_checked_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in word_lengths(doc).tolist()]
+        if lengths and self.settings.view == "tokens":
+            warn_about_character_embedder(self.model, sum(lengths) / len(lengths), self.name)
         # `TokenLengths` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
         # length also depends on the languages in the text, so that it cannot be compared.
         is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))
