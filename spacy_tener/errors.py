@@ -73,6 +73,15 @@ class MissingPackageError(ImportError):
         return type(self), (self.reason, self.remedy)
 
 
+def reason_of(error: Exception) -> str:
+    """Return the problem that an exception names, to be part of another message. How to fix it is left out, and so is the
+    final full stop.
+    """
+    if isinstance(error, RemedyError):
+        return f"{error.place}: {error.reason}" if error.place else error.reason
+    return error.reason if isinstance(error, MissingPackageError) else str(error).rstrip(".")
+
+
 def check_package(name: str, needed: str, remedy: str = "") -> Path:
     """Return the directory of an installed package, or raise a MissingPackageError if it isn't installed.
 
@@ -145,20 +154,20 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     except MissingPackageError as error:
         raise MissingPackageError(f"{what}: {error.reason}", error.remedy) from error
     except ImportError as error:
-        raise ImportError(f"{what}: {error}. Install the missing package, then load again.") from error
+        raise ImportError(f"{what}: {reason_of(error)}. Install the missing package, then load again.") from error
     except Exception as error:
         # Compare the name of torch.OutOfMemoryError, since torch may not be installed.
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             raise MemoryError(
-                f"{what}: {error}. There is not enough memory. End other programs that use it, or load the "
+                f"{what}: {reason_of(error)}. There is not enough memory. End other programs that use it, or load the "
                 "pipeline on the CPU, with spacy.require_cpu() before spacy.load()."
             ) from error
         if isinstance(error, RuntimeError):  # raised by torch for device errors and for weights with wrong shapes
             raise RuntimeError(
-                f"{what}: {error}. If the GPU causes the error, load the pipeline on the CPU, with "
+                f"{what}: {reason_of(error)}. If the GPU causes the error, load the pipeline on the CPU, with "
                 "spacy.require_cpu() before spacy.load(). Otherwise load the weights with the config.cfg that was "
                 "saved with them."
             ) from error
         if isinstance(error, RemedyError):
             raise RemedyError(f"{what}: {error.reason}", error.remedy) from error
-        raise RemedyError(f"{what}: {type(error).__name__}: {str(error).rstrip('.')}", _OTHER_CONFIG) from error
+        raise RemedyError(f"{what}: {type(error).__name__}: {reason_of(error)}", _OTHER_CONFIG) from error

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 from spacy import util
 
-from ..errors import RemedyError, check_package, install
+from ..errors import RemedyError, check_package, install, reason_of
 from ..features.unigram import has_scores, select_subwords
 from ..files import find_package_files
 from ..validation import SettingError, check_window, validated
@@ -201,7 +201,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
         weights = bert_weights(json.loads(shim.sizes["transformer"]), tensors, shim.sizes["tokenizer"])
     except ValueError as error:
         raise RemedyError(
-            f"The pipeline {folder} has no encoder to read: {error}",
+            f"The pipeline {folder} has no encoder to read: {reason_of(error)}",
             "Name one that was trained with the overlay `transformer` and a BERT, and that was not converted to ONNX.",
         ) from error
     name = f"{nlp.meta['lang']}_{nlp.meta['name']}"

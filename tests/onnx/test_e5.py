@@ -111,6 +111,14 @@ def test_invalid_files_and_layers_raise_error(file, tmp_path):
         e5(file, layers=[6, 6])
 
 
+def test_damaged_tokenizer_raises_error_with_one_solution(file, tmp_path):
+    folder = save_as_transformers(file, tmp_path / "bert")
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(RemedyError, match=r"tokenizer's file cannot be read.*Save it by transformers") as raised:
+        e5(folder)()
+    assert "Name the tokenizer.json" not in str(raised.value)
+
+
 def test_int4_requires_sizes_that_are_multiples_of_block_size(file, tmp_path):
     folder = save_narrow_transformers(file, tmp_path / "bert", width=20)
     assert source(folder, precision="int8")().width == 40
