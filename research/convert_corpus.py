@@ -80,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = CORPORA[name]
     missing = [str(place) for place in corpus.parts.values() if not place.exists()]
     if missing:
-        remedy = "`spacy project assets` fetches what is public."
+        folder = next(iter(corpus.parts.values())).relative_to(ASSETS).parts[0]
+        remedy = f"Run `python research/fetch_corpus.py {folder}` to download them."
         if corpus.licensed:
             remedy = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
         msg.fail(f"Missing: {', '.join(missing)}", remedy, exits=1)
