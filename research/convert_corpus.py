@@ -81,10 +81,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     missing = [str(place) for place in corpus.parts.values() if not place.exists()]
     if missing:
         folder = next(iter(corpus.parts.values())).relative_to(ASSETS).parts[0]
-        remedy = f"Run `python research/fetch_corpus.py {folder}` to download them."
+        fix = f"Run `python research/fetch_corpus.py {folder}` to download them."
         if corpus.licensed:
-            remedy = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
-        msg.fail(f"Missing: {', '.join(missing)}", remedy, exits=1)
+            fix = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
+        msg.fail(f"Missing: {', '.join(missing)}", fix, exits=1)
     if name == "multilingual":
         convert_languages(corpus.parts, CORPORA_DIR / name)
         return

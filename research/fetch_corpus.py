@@ -45,11 +45,11 @@ def fetch(url: str, path: Path, checksum: str) -> None:
         with urlopen(url, timeout=_TIMEOUT) as response:
             content: bytes = response.read()
     except OSError as error:
-        remedy = f"Check the connection and run the command again, or save {url} to this path."
-        msg.fail(f"{path}: cannot be downloaded: {error}", remedy, exits=1)
+        fix = f"Check the connection and run the command again, or save {url} to this path."
+        msg.fail(f"{path}: cannot be downloaded: {error}", fix, exits=1)
     if _checksum(content) != checksum:
-        remedy = f"Run the command again. If this doesn't help, the file at {url} has changed."
-        msg.fail(f"{path}: the downloaded file has a wrong checksum", remedy, exits=1)
+        fix = f"Run the command again. If this doesn't help, the file at {url} has changed."
+        msg.fail(f"{path}: the downloaded file has a wrong checksum", fix, exits=1)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, content)
     msg.good(f"{path}: downloaded, {len(content):,} bytes")

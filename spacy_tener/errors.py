@@ -1,8 +1,8 @@
 """Exceptions that tell users how to fix a problem, and functions for error messages.
 
-    raise RemedyError("Unknown tag scheme 'BOI'", "Use one of: BIOES, BMES.")
+    raise UserError("Unknown tag scheme 'BOI'", "Use one of: BIOES, BMES.")
 
-If a command raises a `RemedyError`, it prints the message without a traceback and exits with a non-zero status.
+If a command raises a `UserError`, it prints the message without a traceback and exits with a non-zero status.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any
 
 
-class RemedyError(ValueError):
+class UserError(ValueError):
     """An error with a message that explains the problem and how to fix it.
 
     reason (str): What is wrong, without a full stop.
-    remedy (str): How to fix it, in one or more full sentences.
+    fix (str): How to fix it, in one or more full sentences.
     place (str): File and line that contain the error, if any. The message starts with it.
     """
 
-    def __init__(self, reason: str, remedy: str, *, place: str = "") -> None:
+    def __init__(self, reason: str, fix: str, *, place: str = "") -> None:
         self.reason = reason
-        self.remedy = remedy
+        self.fix = fix
         self.place = place
-        super().__init__(f"{place}: {reason}. {remedy}" if place else f"{reason}. {remedy}")
+        super().__init__(f"{place}: {reason}. {fix}" if place else f"{reason}. {fix}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions must be picklable to be passed between processes. By default, unpickling would call `__init__` with
@@ -34,7 +34,7 @@ class RemedyError(ValueError):
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
-def _rebuild(error_type: type[RemedyError], args: tuple[Any, ...], state: dict[str, Any]) -> RemedyError:
+def _rebuild(error_type: type[UserError], args: tuple[Any, ...], state: dict[str, Any]) -> UserError:
     """Create an exception when it is unpickled, without calling `__init__`.
 
     Subclasses can have an `__init__` with other arguments.
@@ -44,54 +44,54 @@ def _rebuild(error_type: type[RemedyError], args: tuple[Any, ...], state: dict[s
     return error
 
 
-class InputError(RemedyError):
+class InputError(UserError):
     """An error in an input file, or an invalid path to it.
 
     source (str): Path of the file, or a description of the input, such as "standard input".
     line (int | None): Line number, starting from 1.
     """
 
-    def __init__(self, source: str, reason: str, remedy: str, *, line: int | None = None) -> None:
+    def __init__(self, source: str, reason: str, fix: str, *, line: int | None = None) -> None:
         self.source = source
         self.line = line
-        super().__init__(reason, remedy, place=source if line is None else f"{source}:{line}")
+        super().__init__(reason, fix, place=source if line is None else f"{source}:{line}")
 
 
 class MissingPackageError(ImportError):
     """An error that is raised if a required package isn't installed.
 
     reason (str): The feature that requires the package, as part of a message.
-    remedy (str): How to install the package.
+    fix (str): How to install the package.
     """
 
-    def __init__(self, reason: str, remedy: str) -> None:
+    def __init__(self, reason: str, fix: str) -> None:
         self.reason = reason
-        self.remedy = remedy
-        super().__init__(f"{reason}. {remedy}")
+        self.fix = fix
+        super().__init__(f"{reason}. {fix}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.reason, self.remedy)
+        return type(self), (self.reason, self.fix)
 
 
 def reason_of(error: Exception) -> str:
     """Return the problem that an exception names, to be part of another message. How to fix it is left out, and so is the
     final full stop.
     """
-    if isinstance(error, RemedyError):
+    if isinstance(error, UserError):
         return f"{error.place}: {error.reason}" if error.place else error.reason
     return error.reason if isinstance(error, MissingPackageError) else str(error).rstrip(".")
 
 
-def check_package(name: str, needed: str, remedy: str = "") -> Path:
+def check_package(name: str, needed: str, fix: str = "") -> Path:
     """Return the directory of an installed package, or raise a MissingPackageError if it isn't installed.
 
     name (str): Import name of the package.
     needed (str): First part of the error message, such as "Calibration requires". It is followed by "the package NAME".
-    remedy (str): How to fix the error. By default, the command that installs the package.
+    fix (str): How to fix the error. By default, the command that installs the package.
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise MissingPackageError(f"{needed} the package {name}, which is not installed", remedy or install(name))
+        raise MissingPackageError(f"{needed} the package {name}, which is not installed", fix or install(name))
     return Path(spec.origin).parent
 
 
@@ -107,7 +107,7 @@ def install(*packages: str) -> str:
     return command
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
+def pluralize(number: int, noun: str, plural: str = "") -> str:
     """Return a number and a noun in the singular or plural form, such as "1 text" or "2 entities".
 
     number (int): The number.
@@ -118,7 +118,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
 
 
 def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
-    """Raise a RemedyError if a value isn't one of the valid choices.
+    """Raise a UserError if a value isn't one of the valid choices.
 
     what (str): Name of the option for the error message, such as `metric`.
     value (str): The value.
@@ -126,8 +126,8 @@ def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
     """
     choices = list(choices)
     if value not in choices:
-        remedy = f"Use one of: {', '.join(choices)}." if choices else "There are no valid values."
-        raise RemedyError(f"Unknown {what} '{value}'", remedy)
+        fix = f"Use one of: {', '.join(choices)}." if choices else "There are no valid values."
+        raise UserError(f"Unknown {what} '{value}'", fix)
 
 
 _OTHER_CONFIG = (
@@ -152,7 +152,7 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     except OSError:
         raise
     except MissingPackageError as error:
-        raise MissingPackageError(f"{what}: {error.reason}", error.remedy) from error
+        raise MissingPackageError(f"{what}: {error.reason}", error.fix) from error
     except ImportError as error:
         raise ImportError(f"{what}: {reason_of(error)}. Install the missing package, then load again.") from error
     except Exception as error:
@@ -168,6 +168,6 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
                 "spacy.require_cpu() before spacy.load(). Otherwise load the weights with the config.cfg that was "
                 "saved with them."
             ) from error
-        if isinstance(error, RemedyError):
-            raise RemedyError(f"{what}: {error.reason}", error.remedy) from error
-        raise RemedyError(f"{what}: {type(error).__name__}: {reason_of(error)}", _OTHER_CONFIG) from error
+        if isinstance(error, UserError):
+            raise UserError(f"{what}: {error.reason}", error.fix) from error
+        raise UserError(f"{what}: {type(error).__name__}: {reason_of(error)}", _OTHER_CONFIG) from error

@@ -78,14 +78,18 @@ def test_missing_files_are_named_with_where_they_come_from(
     monkeypatch.chdir(tmp_path)
     put("conll2003", CONTENTS["conll2003"])
     CORPORA["conll2003"].parts["dev"].unlink()
-    for corpus, missing, remedy in (
+    for corpus, missing, fix in (
         ("conll2003", "assets/conll2003/eng.testa", "licensed: put your copy there. assets/README.md"),
-        ("resume", "assets/resume/train.char.bmes, assets/resume/dev", "Run `python research/fetch_corpus.py resume` to"),
+        (
+            "resume",
+            "assets/resume/train.char.bmes, assets/resume/dev",
+            "Run `python research/fetch_corpus.py resume` to",
+        ),
     ):
         with pytest.raises(SystemExit) as stop:
             convert_corpus.main([corpus])
         printed = " ".join(capsys.readouterr().out.split())
-        assert (stop.value.code, f"Missing: {missing}" in printed, remedy in printed) == (1, True, True)
+        assert (stop.value.code, f"Missing: {missing}" in printed, fix in printed) == (1, True, True)
         assert "eng.train" not in printed
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..errors import counted
+from ..errors import pluralize
 from ..export.check import Comparison, compare, sample_texts
 from ..export.onnx_model import check_libraries, describe, export_model, find_tagger
 from ..export.page import RUNTIME, make_model_page, read_runtime
@@ -95,8 +95,10 @@ def _save(path: Path, content: bytes) -> None:
 
 def _print(comparison: Comparison, source: str) -> None:
     """Print whether the exported model and the pipeline predict the same entities and probabilities."""
-    compared = f"{counted(comparison.n_texts, 'text')} of {counted(comparison.n_characters, 'character')} ({source})"
-    same = counted(comparison.n_equal, "entity", "entities")
+    compared = (
+        f"{pluralize(comparison.n_texts, 'text')} of {pluralize(comparison.n_characters, 'character')} ({source})"
+    )
+    same = pluralize(comparison.n_equal, "entity", "entities")
     if not comparison.different_texts and comparison.max_difference <= _MAX_DIFFERENCE:
         msg.info(f"Verified on {compared}: {same}, all with the same probabilities as in the pipeline")
         return

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import NonNegativeInt, PositiveInt
 from spacy.tokens import Doc
 
-from ..features.keys import END_MARK, KeyCache, Normaliser, bigram_key_array, pair_keys, unigram_key_array
+from ..features.keys import END_MARK, KeyCache, Normalizer, bigram_key_array, pair_keys, unigram_key_array
 from ..features.pretrained_vectors import VectorsSource
 from ..features.tokens import TokenBatch
 from ..nn.compose import chain_layers, join_embedders, projection
@@ -71,7 +71,7 @@ def build_char_embed(
     if bigram_width:
         widths[BIGRAM] = bigram_width
     return _char_embed(
-        Normaliser(digits=digits, lower=lower, simplify=simplify),
+        Normalizer(digits=digits, lower=lower, simplify=simplify),
         widths=widths,
         dropout=dropout,
         word_dropout={UNIGRAM: word_dropout, BIGRAM: bigram_dropout},
@@ -81,7 +81,7 @@ def build_char_embed(
 
 
 def _char_embed(
-    normaliser: Normaliser,
+    normalizer: Normalizer,
     *,
     widths: Mapping[str, int],
     dropout: float,
@@ -94,26 +94,26 @@ def _char_embed(
     """Create an embedder with a token table and, if `widths` contains `bigram`, a bigram table."""
     return table_embedder(
         "char_embed",
-        CharVocabulary(normaliser, widths),
+        CharVocabulary(normalizer, widths),
         table_shim(widths, word_dropout=word_dropout, dropout=dropout, half=half),
         width=sum(widths.values()),
-        init=partial(_init, normaliser=normaliser, vectors=vectors, whiten=whiten, frequent=frequent),
+        init=partial(_init, normalizer=normalizer, vectors=vectors, whiten=whiten, frequent=frequent),
     )
 
 
 class CharVocabulary(Vocabulary):
     """Vocabulary of tokens and, optionally, of bigrams.
 
-    normaliser (Normaliser): Normalizes the strings of tokens.
+    normalizer (Normalizer): Normalizes the strings of tokens.
     names (Iterable[str]): Embedding table names: `unigram`, and `bigram` if bigrams are used.
     """
 
-    def __init__(self, normaliser: Normaliser, names: Iterable[str]) -> None:
+    def __init__(self, normalizer: Normalizer, names: Iterable[str]) -> None:
         super().__init__(names)
-        self.normaliser = normaliser
+        self.normalizer = normalizer
         self.pair_characters = ""
-        self._cache = KeyCache(normaliser)
-        self._end_key = normaliser.key(END_MARK)
+        self._cache = KeyCache(normalizer)
+        self._end_key = normalizer.key(END_MARK)
 
     def to_input(self, tokens: TokenBatch) -> EmbedInput:
         """Return the keys of the tokens and of the bigrams. *Shape:* (tokens,) each
@@ -152,7 +152,7 @@ def _init(
     X: list[Doc] | None = None,
     Y: Any = None,
     *,
-    normaliser: Normaliser,
+    normalizer: Normalizer,
     vectors: Mapping[str, str | Path | VectorsSource | None],
     whiten: bool,
     frequent: int | None,
@@ -164,10 +164,10 @@ def _init(
             embedder,
             name,
             source,
-            to_keys=partial(to_keys[name], normaliser=normaliser),
+            to_keys=partial(to_keys[name], normalizer=normalizer),
             whiten=whiten,
             frequent=frequent,
-            normalise=normaliser,
+            normalise=normalizer,
         )
         if name == BIGRAM:
             embedder.vocabulary.pair_characters = "".join(sorted(set("".join(strings))))
@@ -217,7 +217,7 @@ def build_word_char_embed(
         *Shape:* (tokens, project_to)
     """
     embed = _char_embed(
-        Normaliser(digits=digits, lower=lower),
+        Normalizer(digits=digits, lower=lower),
         widths={UNIGRAM: width},
         dropout=dropout,
         word_dropout={UNIGRAM: word_dropout},

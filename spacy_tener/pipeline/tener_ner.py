@@ -30,7 +30,7 @@ from thinc.api import Optimizer, set_dropout_rate
 
 from ..architectures.tagger import TaggerModel, crf, depth_of, set_labels
 from ..embedders.tables import check_loaded, observe
-from ..errors import RemedyError, check_choice, wrap_load_errors
+from ..errors import UserError, check_choice, wrap_load_errors
 from ..features.tokens import TokenBatch
 from ..nn.backends import Layer
 from ..nn.shim import require_torch
@@ -235,7 +235,7 @@ class TenerNER(TrainablePipe):
             _check_label(label)
         renamed = [names.get(label, label) for label in self.labels]
         if len(set(renamed)) < len(renamed):
-            raise RemedyError(
+            raise UserError(
                 f"Two labels of '{self.name}' would have the same name", "Choose names that are not labels yet."
             )
         self._set_checked_labels(list(dict.fromkeys([*renamed, *labels])))
@@ -301,13 +301,13 @@ class TenerNER(TrainablePipe):
         model."""
         depth, key = self.depth, self.settings.spans_key
         if depth > 1 and key is None:
-            remedy = f'Set spans_key = "sc" in the section of {self.name}: the group of doc.spans with all entities.'
-            raise RemedyError(f"'{self.name}' has a depth of {depth}, but no spans_key", remedy)
+            fix = f'Set spans_key = "sc" in the section of {self.name}: the group of doc.spans with all entities.'
+            raise UserError(f"'{self.name}' has a depth of {depth}, but no spans_key", fix)
         if depth > 1:
             check_annotation((example.reference for example in get_examples()), key, depth)
         if teacher is not None and depth_of(teacher.model) != depth:
-            remedy = f"Set depth = {depth_of(teacher.model)} in the section of CRFTagger, like the teacher."
-            raise RemedyError(f"'{self.name}' has a depth of {depth}, but its teacher has another depth", remedy)
+            fix = f"Set depth = {depth_of(teacher.model)} in the section of CRFTagger, like the teacher."
+            raise UserError(f"'{self.name}' has a depth of {depth}, but its teacher has another depth", fix)
 
     def _sample(self, examples: Iterable[Example]) -> list[Doc]:
         """Return a few training Docs as model input. Long Docs are split into windows."""
@@ -612,7 +612,7 @@ class TenerNER(TrainablePipe):
         if output is not None and output.has_dim("nO"):
             n_tags, expected = output.get_dim("nO"), self.depth * self.label_index.layout.n_tags
             if n_tags != expected:
-                raise RemedyError(
+                raise UserError(
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}",
                     "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed.",
                 )

@@ -20,7 +20,7 @@ from spacy.tokens import Doc
 from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
 from spacy.vocab import Vocab
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..validation import validated
 
 _SPACE = re.compile(r"\s+")
@@ -143,7 +143,7 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
     def add_special_case(self, string: str, substrings: Iterable[dict[Any, Any]]) -> None:
         """Add a special-case tokenization rule.
 
-        Raise a RemedyError if the string contains characters that the tokenizer splits: they are split before special
+        Raise a UserError if the string contains characters that the tokenizer splits: they are split before special
         cases are matched.
 
         string (str): The string to tokenize.
@@ -151,7 +151,7 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
         """
         character = _split_pattern(self.scripts).search(string)
         if character:
-            raise RemedyError(
+            raise UserError(
                 f"The special case {string!r} can never match, since MultilingualTokenizer always splits {character[0]!r}",
                 "Use a special case without characters of the `scripts` that are split and without East Asian "
                 "punctuation. To keep the words of a script whole, leave it out of nlp.tokenizer.scripts.",

@@ -28,7 +28,7 @@ from spacy.training.loop import DIR_MODEL_BEST, DIR_MODEL_LAST
 from spacy.util import ENV_VARS
 from thinc.api import Config
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..files import write_text
 from ..manifest import NAME, Manifest, file_input
 from ..processes import STOP_WITH_PARENT, count_cores
@@ -246,7 +246,7 @@ def train(run: TrainingRun, processes: Processes) -> str:
 def is_trained(run: TrainingRun) -> bool:
     """Return whether the run was completed earlier and its pipeline still exists.
 
-    Raises a RemedyError if the directory contains a run with a different config or different data.
+    Raises a UserError if the directory contains a run with a different config or different data.
     """
     before = Manifest.read(run.folder)
     if before is None or MODEL not in before.parts or not (run.folder / MODEL / "meta.json").is_file():
@@ -254,7 +254,7 @@ def is_trained(run: TrainingRun) -> bool:
     changes = before.changes(run.manifest())
     if changes:
         reason = f"{run.folder}: contains another training run ({'; '.join(changes)})"
-        raise RemedyError(reason, "Choose another --output, or delete this directory to train again.")
+        raise UserError(reason, "Choose another --output, or delete this directory to train again.")
     return True
 
 

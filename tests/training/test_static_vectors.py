@@ -19,7 +19,7 @@ from tiny_e5 import WIDTH as E5_WIDTH
 from tiny_e5 import save_tiny_e5
 from tiny_transformer import WIDTH, save_tiny_transformer
 
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.features.pretrained_vectors import Vectors, read_vectors
 from spacy_tener.onnx.e5 import e5
 from spacy_tener.onnx.sources import onnx_encoder
@@ -84,7 +84,7 @@ def test_finding_transformer_does_not_download(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(socket, "socket", None)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     for name in ("no-such-model", "no/such/model", "bert-base-chinese"):
-        with pytest.raises(RemedyError, match=r"neither a directory .* one of: minilm, e5\. Run `hf download"):
+        with pytest.raises(UserError, match=r"neither a directory .* one of: minilm, e5\. Run `hf download"):
             find_transformer(name)
     snapshot = tmp_path / "models--me--bert" / "snapshots" / "123"
     snapshot.mkdir(parents=True)
@@ -171,7 +171,7 @@ def test_interrupted_encoding_resumes(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(static_vectors, "_WORDS_AT_ONCE", 5)
     uninterrupted, interrupted, resumed = LetterCounts(99), LetterCounts(10), LetterCounts(99)
     output = tmp_path / "static.vec"
-    with pytest.raises(RemedyError, match="No space left on device"):
+    with pytest.raises(UserError, match="No space left on device"):
         write_static_vectors(interrupted, words, 4, output)  # type: ignore[arg-type]
     [unfinished] = tmp_path.iterdir()
     with unfinished.open("r+b") as file:
@@ -186,7 +186,7 @@ def test_interrupted_encoding_resumes(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_concurrent_write_to_same_output_raises_error(tmp_path: Path) -> None:
     class WritesConcurrently(LetterCounts):
         def __call__(self, words: Sequence[str]) -> Any:
-            with pytest.raises(RemedyError, match="another process uses"):
+            with pytest.raises(UserError, match="another process uses"):
                 write_static_vectors(LetterCounts(99), WORDS, 4, tmp_path / "static.vec")  # type: ignore[arg-type]
             return super().__call__(words)
 
@@ -205,18 +205,18 @@ def test_concurrent_write_to_same_output_raises_error(tmp_path: Path) -> None:
 def test_too_few_words_or_dimensions_raise_error(
     encoder: WordEncoder, tmp_path: Path, words: list[str], width: int, message: str
 ) -> None:
-    with pytest.raises(RemedyError, match=message):
+    with pytest.raises(UserError, match=message):
         write_static_vectors(encoder, words, width, tmp_path / "static.vec")
     assert not list(tmp_path.iterdir())
 
 
 def test_invalid_encoder_layer_or_output_raises_error(bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(RemedyError, match="layers must be at most 2"):
+    with pytest.raises(UserError, match="layers must be at most 2"):
         WordEncoder(str(bert), [1, 3], [])
-    with pytest.raises(RemedyError, match="neither a directory with a model and its tokenizer"):
+    with pytest.raises(UserError, match="neither a directory with a model and its tokenizer"):
         WordEncoder(str(tmp_path), [1], [])
     path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
-    with pytest.raises(RemedyError, match="has no output 'layer 4'"):
+    with pytest.raises(UserError, match="has no output 'layer 4'"):
         WordEncoder(str(path), [], ["layer 4"])
-    with pytest.raises(RemedyError, match=r"mask.*(have different widths|Name an output with a row of features)"):
+    with pytest.raises(UserError, match=r"mask.*(have different widths|Name an output with a row of features)"):
         WordEncoder(str(path), [], ["states", "mask"])

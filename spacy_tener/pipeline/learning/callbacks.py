@@ -17,7 +17,7 @@ from spacy.language import Language
 from spacy.training import Example
 from spacy.training.loggers import console_logger_v3
 
-from ...errors import InputError, RemedyError
+from ...errors import InputError, UserError
 from ...processes import STOP_WITH_PARENT
 from ...requirements import add_requirements
 from ...validation import validated
@@ -52,7 +52,7 @@ def extension(
     def extend(nlp: Language) -> Language:
         # `nlp.pipe_names` does not contain sourced components, which are disabled during initialization.
         if component not in nlp.component_names:
-            raise RemedyError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
+            raise UserError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
         pipe: Any = nlp.get_pipe(component)
         pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, only_missing_labels=True), rename)
         for _, lists in nlp.components:
@@ -107,8 +107,8 @@ def mixed_corpus(
                     data[WEIGHT] = weight * data.setdefault(weight_key, data.get(WEIGHT, 1.0))
                     yield example
                 if example is None:
-                    remedy = "Check its path, or take it out of the config."
-                    raise InputError(_MIXED, f"the reader {name!r} has no examples", remedy)
+                    fix = "Check its path, or take it out of the config."
+                    raise InputError(_MIXED, f"the reader {name!r} has no examples", fix)
 
     return read
 
