@@ -80,7 +80,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = CORPORA[name]
     missing = [str(place) for place in corpus.parts.values() if not place.exists()]
     if missing:
-        fix = "`spacy project assets` fetches what is public."
+        folder = next(iter(corpus.parts.values())).relative_to(ASSETS).parts[0]
+        fix = f"Run `python research/fetch_corpus.py {folder}` to download them."
         if corpus.licensed:
             fix = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
         msg.fail(f"Missing: {', '.join(missing)}", fix, exits=1)

@@ -73,6 +73,14 @@ class MissingPackageError(ImportError):
         return type(self), (self.reason, self.fix)
 
 
+def reason_of(error: Exception) -> str:
+    """Return the problem that an exception names, for use in another message. The fix and the final full stop are
+    left out."""
+    if isinstance(error, UserError):
+        return f"{error.place}: {error.reason}" if error.place else error.reason
+    return error.reason if isinstance(error, MissingPackageError) else str(error).rstrip(".")
+
+
 def check_package(name: str, needed: str, fix: str = "") -> Path:
     """Return an installed package's directory, or raise a MissingPackageError if it isn't installed.
 
@@ -149,20 +157,20 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     except MissingPackageError as error:
         raise MissingPackageError(f"{what}: {error.reason}", error.fix) from error
     except ImportError as error:
-        raise ImportError(f"{what}: {error}. Install the missing package, then load again.") from error
+        raise ImportError(f"{what}: {reason_of(error)}. Install the missing package, then load again.") from error
     except Exception as error:
         # Compare the name of torch.OutOfMemoryError, since torch may not be installed.
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             raise MemoryError(
-                f"{what}: {error}. There is not enough memory. End other programs that use it, or load the "
+                f"{what}: {reason_of(error)}. There is not enough memory. End other programs that use it, or load the "
                 "pipeline on the CPU, with spacy.require_cpu() before spacy.load()."
             ) from error
         if isinstance(error, RuntimeError):  # raised by torch for device errors and for weights with wrong shapes
             raise RuntimeError(
-                f"{what}: {error}. If the GPU causes the error, load the pipeline on the CPU, with "
+                f"{what}: {reason_of(error)}. If the GPU causes the error, load the pipeline on the CPU, with "
                 "spacy.require_cpu() before spacy.load(). Otherwise load the weights with the config.cfg that was "
                 "saved with them."
             ) from error
         if isinstance(error, UserError):
             raise UserError(f"{what}: {error.reason}", error.fix) from error
-        raise UserError(f"{what}: {type(error).__name__}: {str(error).rstrip('.')}", _OTHER_CONFIG) from error
+        raise UserError(f"{what}: {type(error).__name__}: {reason_of(error)}", _OTHER_CONFIG) from error

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 # Environment variables that set the number of threads.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+# Environment variable of training runs that a command of this package starts. They stop if the command has ended.
+STOP_WITH_PARENT = "SPACY_TENER_STOP_WITH_PARENT"
 # Default maximum number of threads in the OpenBLAS that NumPy's wheels contain, regardless of the number of cores.
 _MAX_OPENBLAS_THREADS = 64
 # Return value of OpenBLAS' `get_parallel` for POSIX threads. The value for OpenMP is 2.

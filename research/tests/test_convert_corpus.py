@@ -80,7 +80,11 @@ def test_missing_files_are_named_with_where_they_come_from(
     CORPORA["conll2003"].parts["dev"].unlink()
     for corpus, missing, fix in (
         ("conll2003", "assets/conll2003/eng.testa", "licensed: put your copy there. assets/README.md"),
-        ("resume", "assets/resume/train.char.bmes, assets/resume/dev", "`spacy project assets` fetches"),
+        (
+            "resume",
+            "assets/resume/train.char.bmes, assets/resume/dev",
+            "Run `python research/fetch_corpus.py resume` to",
+        ),
     ):
         with pytest.raises(SystemExit) as stop:
             convert_corpus.main([corpus])

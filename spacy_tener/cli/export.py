@@ -67,7 +67,6 @@ def export_cli(
         page /= "index.html"
     for path in (output, page):
         check_file(path, force)
-    runtime = page and read_runtime(wasm)
     check_libraries()
     nlp = load_pipeline(model)
     pipe = find_tagger(nlp, component)
@@ -78,6 +77,8 @@ def export_cli(
     # with names are not exported.
     msg.warn_list("Not exported: named word lists", [name for found in lists.values() for name in found.names])
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
+    # Load ONNX Runtime only now, so that users don't install it for a pipeline that cannot be exported.
+    runtime = page and read_runtime(wasm)
     read = list(stream_texts(texts)) if texts else sample_texts(nlp, pipe.name)
     _print(compare(nlp, pipe.name, graph, read), "generated texts" if not texts else ", ".join(texts))
     if output:

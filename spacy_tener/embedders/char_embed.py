@@ -142,6 +142,11 @@ class CharVocabulary(Vocabulary):
         self.pair_characters = pair_characters
 
 
+def embeds_bigrams(embedder: TableEmbedder) -> bool:
+    """Return whether the embedder has a table for bigrams of tokens."""
+    return BIGRAM in embedder.attrs["vocabulary"].tables
+
+
 def _init(
     embedder: TableEmbedder,
     X: list[Doc] | None = None,

@@ -35,6 +35,7 @@ from ..pipeline.finding import components_before, describe_component, entity_lis
 from ..pipeline.lac import Lac
 from ..pipeline.tener_ner import TenerNER
 from ..pipeline.units import TEXT
+from ..requirements import source_of
 from ..tagging import TagLayout
 from ..types import IntArray
 from .code_points import joined_letters, read_unit_types, read_units, sentence_ends, word_neighbours
@@ -201,7 +202,7 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
     """Return the metadata of an exported file as JSON types, without local paths."""
     labels, pipeline = file_labels(nlp, pipe), describe_component(nlp, pipe.name, pipe.settings.view)
     content = pipe.model.to_bytes() if isinstance(pipe, TenerNER) else pipe.to_bytes()
-    entries = listed_words(nlp, pipe).entries
+    entries, encoders = listed_words(nlp, pipe).entries, nlp.meta.get("encoders", [])
     if entries:
         content += json.dumps([(word, entry.tag) for word, entry in entries.items()]).encode()
     return {
@@ -217,7 +218,8 @@ def describe(nlp: Language, pipe: Exportable) -> dict[str, Any]:
         "spacy_tener": __version__,
         "digest": f"sha256:{sha256(content).hexdigest()}",
         **{name: str(nlp.meta.get(name) or "") for name in ("license", "author", "url")},
-        **{name: nlp.meta.get(name, []) for name in ("encoders", "sources")},
+        "encoders": encoders,
+        "sources": [source for source in nlp.meta.get("sources") or [] if source not in map(source_of, encoders)],
     }
 
 

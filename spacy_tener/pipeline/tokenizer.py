@@ -7,7 +7,7 @@ characters.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -20,6 +20,7 @@ from spacy.tokens import Doc
 from spacy.util import compile_infix_regex, compile_prefix_regex, compile_suffix_regex
 from spacy.vocab import Vocab
 
+from ..errors import UserError
 from ..validation import validated
 
 _SPACE = re.compile(r"\s+")
@@ -125,6 +126,45 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
         for index, norm in norms.items():
             doc[index].norm_ = norm
         return doc
+
+    def explain(self, text: str) -> list[tuple[str, str]]:
+        """Return the tokens of a text except whitespace, each with the rule that it results from.
+
+        The rule "CHARACTER" stands for a character of the selected scripts or an East Asian punctuation mark. The other
+        rules are those of spaCy.
+
+        text (str): The text.
+        RETURNS (List[Tuple[str, str]]): Pairs of a rule and a token.
+        """
+        tokens: list[tuple[str, str]] = []
+        for index, segment in enumerate(_split_pattern(self.scripts).split(text)):
+            tokens += [("CHARACTER", segment)] if index % 2 else super().explain(segment)
+        return tokens
+
+    def add_special_case(self, string: str, substrings: Iterable[dict[Any, Any]]) -> None:
+        """Add a special-case tokenization rule.
+
+        Raise a UserError if the string contains characters that the tokenizer splits: they are split before special
+        cases are matched.
+
+        string (str): The string to tokenize.
+        substrings (Iterable[Dict[Union[int, str], Union[int, str]]]): The attributes of each token, as in spaCy.
+        """
+        character = _split_pattern(self.scripts).search(string)
+        if character:
+            reason = f"MultilingualTokenizer always splits {character[0]!r}"
+            raise UserError(
+                f"The special case {string!r} can never match, since {reason}",
+                "Use a special case without characters of the `scripts` that are split and without East Asian "
+                "punctuation. To keep the words of a script whole, leave it out of nlp.tokenizer.scripts.",
+            )
+        super().add_special_case(string, substrings)
+
+    def _load_special_cases(self, special_cases: dict[str, Any] | None) -> None:
+        # spaCy calls this method for the exceptions of a language. Some of these are emoticons that contain Kana, and
+        # they must not raise an error, although they never match.
+        for string, substrings in sorted((special_cases or {}).items()):
+            super().add_special_case(string, substrings)
 
     def __reduce__(self) -> tuple[Any, ...]:
         rebuild, arguments, *_ = super().__reduce__()

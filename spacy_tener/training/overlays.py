@@ -38,7 +38,7 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy.util import dot_to_dict, get_sourced_components, load_model_from_config, registry
 from thinc.api import Config
 
-from ..errors import install
+from ..errors import MissingPackageError, UserError, install, reason_of
 from .config_files import (
     ConfigError,
     check_no_ner,
@@ -425,11 +425,11 @@ def wrap_config_errors(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except ConfigError as error:
-        raise ConfigError(f"{what}: {error.reason}", error.fix) from error
     except ConfigValidationError as error:
         title = f"{error.title}: " if error.errors else ""
         raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT_VALUE) from error
+    except (UserError, MissingPackageError) as error:
+        raise ConfigError(f"{what}: {reason_of(error)}", error.fix) from error
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise _explain_error(str(error), what) from error
 

@@ -31,7 +31,7 @@ from thinc.api import Config
 from ..errors import UserError
 from ..files import write_text
 from ..manifest import NAME, Manifest, file_input
-from ..processes import count_cores
+from ..processes import STOP_WITH_PARENT, count_cores
 from .config_files import entries
 from .overlays import CONFIG
 
@@ -125,6 +125,8 @@ def environment(jobs: int) -> dict[str, str]:
     jobs (int): Number of processes that run in parallel.
     """
     inherited = {name: value for name, value in os.environ.items() if name != ENV_VARS.CONFIG_OVERRIDES}
+    # `JsonLinesLogger` stops the training run if this process has ended.
+    inherited[STOP_WITH_PARENT] = "1"
     plain = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf8", "WASABI_LOG_FRIENDLY": "1"}
     # In a dict, later entries take precedence. Inherited variables therefore override the thread limit.
     return {_THREADS_VARIABLE: str(max(1, count_cores() // jobs)), **inherited, **plain}

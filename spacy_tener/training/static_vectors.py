@@ -61,7 +61,7 @@ class WordEncoder:
         self._n_averaged = max(len(outputs), 1) if self.is_file else 1
         if self.is_file:
             self._model = build_onnx_embed(onnx_encoder(path, outputs=list(outputs) or None), width=None, cache=0)
-        elif name == E5 and not path.exists():
+        elif name == E5 and not path.is_dir():  # A file of this name in the working directory is not a transformer.
             self._n_averaged = len(layers)
             self._model = build_onnx_embed(e5(layers=list(layers), pieces="all"), width=None, cache=0)
         else:
@@ -75,7 +75,7 @@ class WordEncoder:
             raise UserError(
                 f"{name}: the outputs {', '.join(outputs)} have different widths", "Choose outputs of the same width."
             )
-        content = digest(path) if path.exists() else name
+        content = digest(path) if self.is_file or path.is_dir() else name
         self.digest = repr((content, list(outputs) if self.is_file else list(layers)))
 
     def __call__(self, words: Sequence[str]) -> FloatArray:

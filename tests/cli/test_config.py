@@ -386,6 +386,13 @@ def test_invalid_setting_raises_error(setting: str, reason: str, fix: str) -> No
     assert fix in error.fix
 
 
+@pytest.mark.parametrize("setting", ["components.tener_ner.threshold=7", f"{TOK2VEC}.heads=5"])
+def test_error_of_registered_function_has_one_solution(setting: str) -> None:
+    error = compose_error(settings=(setting,))
+    assert error.fix == "Correct the config."
+    assert "Correct" not in error.reason
+
+
 def test_command_without_arguments_lists_systems() -> None:
     status, printed, _ = run()
     assert status == 0

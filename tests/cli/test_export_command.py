@@ -49,6 +49,24 @@ def test_differing_predictions_are_reported(
     assert "Texts with different entities" in ran.text
 
 
+def test_runtime_for_page_is_only_needed_if_pipeline_can_be_exported(saved: dict[str, Path], tmp_path: Path) -> None:
+    english = spacy.blank("en")
+    english.add_pipe("tener_ner", source=spacy.load(saved["tener"]))
+    english.to_disk(tmp_path / "english")
+    page = ("--page", tmp_path / "new", "--wasm", tmp_path)
+    ran = run_tener("export", tmp_path / "english", *page)
+    assert (ran.code, "are words, whose tokenizer cannot be exported" in ran.text, "npm" in ran.text) == (
+        1,
+        True,
+        False,
+    )
+    ran = run_tener("export", saved["tener"], "-o", tmp_path / "ner.onnx", *page)
+    assert ran.code == 1
+    assert f"{tmp_path}: has no ort.wasm.bundle.min.mjs" in ran.text
+    assert "Run `npm install onnxruntime-web@1.30.0`" in ran.text
+    assert not (tmp_path / "ner.onnx").exists()
+
+
 def test_unexported_components_are_reported(saved: dict[str, Path], tmp_path: Path) -> None:
     nlp = spacy.load(saved["tener"])
     nlp.add_pipe("entity_ruler")

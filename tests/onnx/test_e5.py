@@ -12,7 +12,7 @@ import pytest
 import spacy
 from small_systems import TEXTS, examples_of, pipeline
 from spacy.tokens import Doc
-from tiny_e5 import LAYERS, PIECES, WIDTH, bert_rows, save_as_transformers, save_tiny_e5
+from tiny_e5 import LAYERS, PIECES, WIDTH, bert_rows, save_as_transformers, save_narrow_transformers, save_tiny_e5
 
 from spacy_tener.errors import MissingPackageError, UserError
 from spacy_tener.onnx.e5 import e5, read_weights
@@ -107,6 +107,21 @@ def test_invalid_files_and_layers_raise_error(file, tmp_path):
         e5(file, layers=[6])()
     with pytest.raises(UserError, match="layers must differ"):
         e5(file, layers=[6, 6])
+
+
+def test_damaged_tokenizer_raises_error_with_one_solution(file, tmp_path):
+    folder = save_as_transformers(file, tmp_path / "bert")
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(UserError, match=r"tokenizer's file cannot be read.*Save it by transformers") as raised:
+        e5(folder)()
+    assert "Name the tokenizer.json" not in str(raised.value)
+
+
+def test_int4_requires_sizes_that_are_multiples_of_block_size(file, tmp_path):
+    folder = save_narrow_transformers(file, tmp_path / "bert", width=20)
+    assert source(folder, precision="int8")().width == 40
+    with pytest.raises(UserError, match=r'multiples of 32, but .* hidden size of 20 .* Set precision = "int8"\.'):
+        source(folder, precision="int4")()
 
 
 def test_missing_package_raises_error(monkeypatch):

@@ -72,12 +72,41 @@ def test_similar_tokens_do_not_warn(learned):
         nlp("\n".join(["姓名：" + " " * 20 + "王小明"] * 20))
 
 
-def test_multilingual_tokenizer_does_not_warn_about_other_scripts(tiny_model):
+def test_multilingual_tokenizer_does_not_warn_about_other_scripts(tiny_hash_embed):
     tokenizer = {"@tokenizers": "spacy_tener.MultilingualTokenizer.v1"}
     nlp = spacy.blank("xx", config={"nlp": {"tokenizer": tokenizer}})
-    nlp.add_pipe("tener_ner", config={"model": tiny_model})
+    model = {"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tiny_hash_embed}
+    nlp.add_pipe("tener_ner", config={"model": model})
     docs = [nlp.make_doc("Angela Merkel met Tim Cook.")]
     nlp.initialize(lambda: [spacy.training.Example(doc, doc.copy()) for doc in docs])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         list(nlp.pipe([TEXT]))
+
+
+GERMAN = "Angela Merkel besuchte gestern Nachmittag die Technische Universität München."
+
+
+def initialize(text, lang, **config):
+    """Return a pipeline that is initialized on a text without entities."""
+    nlp = spacy.blank(lang)
+    nlp.add_pipe("tener_ner", config=config)
+    doc = nlp.make_doc(text)
+    nlp.initialize(lambda: [spacy.training.Example(doc, doc.copy())])
+    return nlp
+
+
+def test_words_of_alphabet_with_default_embedder_warn_at_initialize():
+    with pytest.warns(UserWarning, match=r"meant for Chinese .* spacy_tener\.WordCharEmbed\.v1 .*multilingual e5"):
+        initialize(GERMAN, "de")
+
+
+def test_embedder_that_fits_tokens_does_not_warn_at_initialize(tiny_hash_embed):
+    words = {"@architectures": "spacy_tener.TENER.v1", "embed": {"@architectures": "spacy_tener.WordCharEmbed.v1"}}
+    hashed = {"@architectures": "spacy_tener.TENER.v1", "embed": tiny_hash_embed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for tok2vec in (words, hashed):
+            initialize(GERMAN, "de", model={"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": tok2vec})
+        initialize(GERMAN, "de", view="characters")
+        initialize("昨天下午参观了慕尼黑工业大学 Technische Universität", "zh")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from spacy.attrs import ORTH, SPACY
 from spacy.lang.zh import ChineseTokenizer
 
+from spacy_tener.errors import UserError
 from spacy_tener.pipeline.tokenizer import CharTokenizer, characters_and_spaces
 
 NLP = spacy.blank("zh")
@@ -113,6 +114,29 @@ def test_norms_of_special_cases_are_kept():
     nlp.tokenizer.add_special_case("gonna", [{"ORTH": "gon", "NORM": "going"}, {"ORTH": "na", "NORM": "to"}])
     doc = nlp.make_doc("王 I don't, gonna 中")
     assert [token.norm_ for token in doc] == ["王", "i", "do", "not", ",", "going", "to", "中"]
+
+
+@given(st.text(st.sampled_from("王がB1,( 。")))
+def test_explained_tokens_equal_tokens_of_text(text):
+    tokens = [token.text for token in XX.tokenizer(text) if not token.is_space]
+    assert [token for _, token in XX.tokenizer.explain(text)] == tokens
+
+
+def test_explanation_names_rule_of_each_token():
+    rules = [("CHARACTER", "東"), ("CHARACTER", "、"), ("PREFIX", "("), ("TOKEN", "Tokyo"), ("SUFFIX", ")")]
+    assert XX.tokenizer.explain("東、 (Tokyo)") == rules
+
+
+def test_special_case_with_characters_that_are_split_raises_error():
+    tokenizer = multilingual().tokenizer
+    with pytest.raises(UserError, match=r"'A股' can never match, .* always splits '股'\. .*nlp\.tokenizer\.scripts"):
+        tokenizer.add_special_case("A股", [{"ORTH": "A股"}])
+    assert "A股" not in tokenizer.rules
+    tokenizer.add_special_case("Nº1", [{"ORTH": "Nº"}, {"ORTH": "1"}])
+    assert [token.text for token in tokenizer("股Nº1")] == ["股", "Nº", "1"]
+    hangul = multilingual(scripts=["hangul"]).tokenizer
+    hangul.add_special_case("A股", [{"ORTH": "A股"}])
+    assert [token.text for token in pickle.loads(pickle.dumps(hangul))("A股 서울")] == ["A股", "서", "울"]
 
 
 def test_scripts_setting_selects_scripts_to_split(tmp_path):

@@ -83,7 +83,7 @@ def test_signals_raise_interrupt_unless_ignored(name: str) -> None:
         signal.signal(number, before)
 
 
-def test_logger_flushes_lines_and_exits_with_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logger_flushes_lines(tmp_path: Path) -> None:
     file = tmp_path / "training.jsonl"
     log, end = json_lines_logger(str(file))(spacy.blank("zh"), sys.stdout, sys.stderr)
     info = {"epoch": 0, "step": 5, "losses": {"tener_ner": 2}, "other_scores": {"ents_f": 0.5}, "score": 0.5}
@@ -91,11 +91,23 @@ def test_logger_flushes_lines_and_exits_with_parent(tmp_path: Path, monkeypatch:
         log({**info, "step": step})
         log(None)
         assert json.loads(file.read_text().splitlines()[-1])["step"] == step
+    end()
+
+
+def test_training_run_of_command_stops_with_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = []
+    for variables in ({}, environment(1)):  # a user's `spacy train`, and the training run of a command
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        logs.append(json_lines_logger(str(tmp_path / "training.jsonl"))(spacy.blank("zh"), sys.stdout, sys.stderr))
     parent = os.getppid()  # may be 1, as in a container
     monkeypatch.setattr(os, "getppid", lambda: parent + 1)
-    with pytest.raises(SystemExit, match="has ended"):
-        log(None)
+    (log, end), (log_of_command, end_of_command) = logs
+    log(None)
+    with pytest.raises(SystemExit, match=r"has ended, so the training run stops\. Run the command again\."):
+        log_of_command(None)
     end()
+    end_of_command()
 
 
 def test_environment_keeps_threads_and_removes_overrides(monkeypatch: pytest.MonkeyPatch) -> None:

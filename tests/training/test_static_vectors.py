@@ -128,6 +128,17 @@ def test_e5_layers_are_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert np.abs(lower - upper).max() > 0.1
 
 
+def test_file_named_e5_is_not_an_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_tiny_e5(tmp_path / "tiny.bin")
+    monkeypatch.setattr(static_vectors, "e5", partial(e5, tmp_path / "tiny.bin"))
+    monkeypatch.chdir(tmp_path)
+    without = WordEncoder("e5", [1], [])
+    Path("e5").write_text("notes about E5")
+    encoder = WordEncoder("e5", [1], [])
+    assert encoder.digest == without.digest
+    np.testing.assert_array_equal(encoder(["New", "York"]), without(["New", "York"]))
+
+
 def test_words_without_subword_tokens_are_omitted(encoder: WordEncoder, tmp_path: Path) -> None:
     count, _ = write_static_vectors(encoder, [*WORDS, "\u200b"], 4, tmp_path / "static.vec")
     assert count == len(WORDS)

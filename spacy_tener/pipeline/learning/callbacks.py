@@ -20,6 +20,7 @@ from spacy.training import Example
 from spacy.training.loggers import console_logger_v3
 
 from ...errors import InputError, UserError
+from ...processes import STOP_WITH_PARENT
 from ...requirements import add_requirements
 from ...validation import validated
 from ..entity_lists import EntityLists
@@ -135,8 +136,9 @@ def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]]
     """Create a logger that prints spaCy's table and writes the scores to a JSONL file after each evaluation.
 
     The logger writes each line immediately, so that another process can follow the training run. In contrast, spaCy's
-    logger buffers about thirty lines. Training stops if the parent process has ended, so that a new process can use the
-    output directory.
+    logger buffers about thirty lines. A training run that was started by a command such as `spacy tener extend` stops
+    if this command has ended, so that a new process can use the output directory. `spacy train` then keeps the
+    checkpoints `model-best` and `model-last`. Other training runs continue if their parent process ends, for example with `nohup`.
 
     Registered as `spacy_tener.JsonLinesLogger.v1`, for `[training.logger]`.
 
@@ -148,13 +150,16 @@ def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]]
         print_row, finish = console_logger_v3()(nlp, stdout, stderr)
         # Create the directory before training, so that an invalid path is reported immediately.
         Path(output_file).parent.mkdir(parents=True, exist_ok=True)
-        parent = os.getppid()
+        stops_with_parent, parent = STOP_WITH_PARENT in os.environ, os.getppid()
         weights = nlp.config["training"]["score_weights"]
         columns = [name for name, weight in weights.items() if weight is not None]
 
         def log(info: dict[str, Any] | None) -> None:
-            if os.getppid() != parent:
-                raise SystemExit("The parent process of this training run has ended.")
+            if stops_with_parent and os.getppid() != parent:
+                raise SystemExit(
+                    "The command that started this training run has ended, so the training run stops. "
+                    "Run the command again."
+                )
             print_row(info)
             if info is not None:
                 scores = {name: 100 * float(info["other_scores"].get(name, 0.0)) for name in columns}
