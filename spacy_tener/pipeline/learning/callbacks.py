@@ -138,7 +138,8 @@ def json_lines_logger(output_file: str) -> Callable[[Language, IO[str], IO[str]]
     The logger writes each line immediately, so that another process can follow the training run. In contrast, spaCy's
     logger buffers about thirty lines. A training run that was started by a command such as `spacy tener extend` stops
     if this command has ended, so that a new process can use the output directory. `spacy train` then keeps the
-    checkpoints `model-best` and `model-last`. Other training runs continue if their parent process ends, for example with `nohup`.
+    checkpoints `model-best` and `model-last`. Other training runs continue if their parent
+    process ends, for example with `nohup`.
 
     Registered as `spacy_tener.JsonLinesLogger.v1`, for `[training.logger]`.
 
