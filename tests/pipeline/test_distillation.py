@@ -7,7 +7,7 @@ import pytest
 import spacy
 import torch
 from spacy.training import Example
-from test_loss import LENGTH, PATHS, random_scores, target, weights_of
+from test_loss import LENGTH, PATHS, path_scores, random_scores, target
 
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import UserError
@@ -29,8 +29,8 @@ def crfs():
 def test_loss_equals_weighted_cross_entropy_over_sequences(crfs):
     student, teacher = crfs
     scores, soft = map(torch.from_numpy, random_scores(LENGTH, LENGTH))
-    probabilities = weights_of(teacher, soft, PATHS).detach().softmax(0)
-    expected = -(probabilities * weights_of(student, scores, PATHS).detach().log_softmax(0)).sum()
+    probabilities = path_scores(teacher, soft, PATHS).detach().softmax(0)
+    expected = -(probabilities * path_scores(student, scores, PATHS).detach().log_softmax(0)).sum()
     for weights in ([1.0], [1.0, 1.0], [0.5], [2.0, 0.0], [0.25, 0.5]):
         targets = [replace(target([UNKNOWN] * LENGTH), weight=weight) for weight in weights]
         n = len(weights)
