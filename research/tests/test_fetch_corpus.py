@@ -51,5 +51,5 @@ def test_failed_download_ends_with_message(
         fetch_corpus.main(["weibo"])
     printed = " ".join(capsys.readouterr().out.split())
     reason = "has a wrong checksum" if content else "cannot be downloaded: "
-    assert (stop.value.code, f"assets/weibo/train: " in printed, reason in printed) == (1, True, True)
+    assert (stop.value.code, "assets/weibo/train: " in printed, reason in printed) == (1, True, True)
     assert not Path("assets/weibo/train").exists()

@@ -44,8 +44,8 @@ def config_cli(
     dictionary.
     """
     if base is None:
-        why, remedy = "there is no config to compose", "Add its name, as in `tener config weibo`."
-        refuse_options(ctx, ["settings", "output", "force"], why, remedy)
+        why, fix = "there is no config to compose", "Add its name, as in `tener config weibo`."
+        refuse_options(ctx, ["settings", "output", "force"], why, fix)
         return list_configs(), 0
     if output is None:
         refuse_options(ctx, ["force"], "there is no file to overwrite", "Add --output.")

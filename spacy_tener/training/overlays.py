@@ -38,7 +38,7 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy.util import dot_to_dict, get_sourced_components, load_model_from_config, registry
 from thinc.api import Config
 
-from ..errors import MissingPackageError, RemedyError, install, reason_of
+from ..errors import MissingPackageError, UserError, install, reason_of
 from .config_files import (
     ConfigError,
     check_no_ner,
@@ -98,8 +98,8 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     try:
         config = _apply_overlays(config, read, base)
     except ConfigError as error:
-        remedy = _suggest_fix(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
-        raise ConfigError(error.reason, remedy or error.remedy) from error
+        fix = _suggest_fix(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
+        raise ConfigError(error.reason, fix or error.fix) from error
     return with_settings(config, settings)
 
 
@@ -262,12 +262,12 @@ def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, 
     pipeline = _pipeline(config)
     part = _get(config, reference["key"]) if reference["name"] in pipeline else None
     if part is None:
-        remedy = f"Apply it to a config with this section. The pipeline is {srsly.json_dumps(pipeline)}."
-        raise ConfigError(f"{name}: the config has no [{reference['key']}]", remedy)
+        fix = f"Apply it to a config with this section. The pipeline is {srsly.json_dumps(pipeline)}."
+        raise ConfigError(f"{name}: the config has no [{reference['key']}]", fix)
     removed = set(pipeline) - {*_pipeline(overlay, config), reference["name"]}
     if removed:
-        remedy = f"Add them to nlp.pipeline in a copy of {name}, or apply it to a config without them."
-        raise ConfigError(f"{name}: removes {', '.join(sorted(removed))}", remedy)
+        fix = f"Add them to nlp.pipeline in a copy of {name}, or apply it to a config without them."
+        raise ConfigError(f"{name}: removes {', '.join(sorted(removed))}", fix)
     return part
 
 
@@ -284,8 +284,8 @@ def _check_shape(updates: Config, name: str) -> None:
     for key in ("components", "initialize.components"):
         section = _get(updates, key) or {}
         if not isinstance(section, Mapping) or not all(isinstance(part, Mapping) for part in section.values()):
-            remedy = "Use a section. To remove a component, leave it out of nlp.pipeline."
-            raise ConfigError(f"{name}: [{key}] has a value where a section is needed", remedy)
+            fix = "Use a section. To remove a component, leave it out of nlp.pipeline."
+            raise ConfigError(f"{name}: [{key}] has a value where a section is needed", fix)
     if not isinstance(_pipeline(updates), list):
         raise ConfigError(f"{name}: nlp.pipeline is not a list", 'Use a list of names such as ["tener_ner"].')
 
@@ -303,11 +303,11 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
     components, pipeline = config.get("components", {}), _pipeline(overlay, config)
     for component, settings in overlay.get("components", {}).items():
         if component not in components and _origin(settings) is None:
-            remedy = f"Its components are: {', '.join(components) or 'none'}. A new component needs a `factory`."
-            raise ConfigError(f"{name}: the config has no component '{component}'", remedy)
+            fix = f"Its components are: {', '.join(components) or 'none'}. A new component needs a `factory`."
+            raise ConfigError(f"{name}: the config has no component '{component}'", fix)
         if component not in pipeline:
-            remedy = f"The pipeline is {srsly.json_dumps(pipeline)}."
-            raise ConfigError(f"{name}: the component '{component}' is not in nlp.pipeline", remedy)
+            fix = f"The pipeline is {srsly.json_dumps(pipeline)}."
+            raise ConfigError(f"{name}: the component '{component}' is not in nlp.pipeline", fix)
     for key, section in entries(overlay):
         value = _get(config, key)
         if not isinstance(section, Mapping) or value is None or isinstance(value, Mapping):
@@ -373,8 +373,8 @@ def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
         for component in (*(initialize.get("components") or {}), *callbacks):
             if component not in pipeline:
                 reason = f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-                remedy = f"Use it with a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
-                raise ConfigError(reason, remedy)
+                fix = f"Use it with a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
+                raise ConfigError(reason, fix)
 
 
 def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
@@ -399,16 +399,16 @@ def _read_setting(setting: str, config: Config) -> Config:
     """
     key, sign, text = setting.partition("=")
     if not sign or "." not in key:
-        remedy = "Use section.key=value, for example training.max_steps=1000."
-        raise ConfigError(f"--set {setting}: not a setting", remedy)
+        fix = "Use section.key=value, for example training.max_steps=1000."
+        raise ConfigError(f"--set {setting}: not a setting", fix)
     section, _, last = key.strip().rpartition(".")
     values = _get(config, section)
     new = renamed_argument(values, last) if isinstance(values, Mapping) else ""
     if new:
         raise ConfigError(f"--set {setting}: the argument '{last}' was renamed", f"Use {section}.{new}.")
     if key.strip() not in set(keys(config)):
-        remedy = did_you_mean(key, keys(config), "Only settings of the filled config can be changed.")
-        raise ConfigError(f"--set {setting}: the config has no '{key}'", remedy)
+        fix = did_you_mean(key, keys(config), "Only settings of the filled config can be changed.")
+        raise ConfigError(f"--set {setting}: the config has no '{key}'", fix)
     try:
         value = srsly.json_loads(text.strip())
     # Not valid JSON, so the value is a string without quotes.
@@ -452,8 +452,8 @@ def wrap_config_errors(what: str) -> Iterator[None]:
     except ConfigValidationError as error:
         title = f"{error.title}: " if error.errors else ""
         raise ConfigError(f"{what}: {title}{problems(error).removesuffix('.')}", _CORRECT_VALUE) from error
-    except (RemedyError, MissingPackageError) as error:
-        raise ConfigError(f"{what}: {reason_of(error)}", error.remedy) from error
+    except (UserError, MissingPackageError) as error:
+        raise ConfigError(f"{what}: {reason_of(error)}", error.fix) from error
     except (ValueError, TypeError, ImportError, OSError) as error:
         raise _explain_error(str(error), what) from error
 
@@ -490,12 +490,12 @@ def _explain_error(text: str, what: str) -> ConfigError:
     """
     factory = _UNKNOWN_FACTORY.search(text)
     if factory:
-        remedy = (
+        fix = (
             install("torch", "transformers", "spacy-transformers")
             if factory["name"] == "transformer"
             else _INSTALL_FUNCTION
         )
-        return ConfigError(f"{what}: no factory '{factory['name']}' is registered", remedy)
+        return ConfigError(f"{what}: no factory '{factory['name']}' is registered", fix)
     function = _UNKNOWN_FUNCTION.search(text)
     if function is None:
         return ConfigError(f"{what}: {text.removesuffix('.')}", _CORRECT_VALUE)

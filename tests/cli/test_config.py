@@ -58,7 +58,7 @@ def run(*arguments: str | Path) -> tuple[int, str, str]:
 def compose_error(*overlays: Path | str, settings: tuple[str, ...] = (), base: Path = BASE) -> ConfigError:
     with pytest.raises(ConfigError) as caught:
         compose(base, overlays, settings)
-    assert caught.value.remedy.endswith((".", "?"))
+    assert caught.value.fix.endswith((".", "?"))
     return caught.value
 
 
@@ -109,7 +109,7 @@ def test_duplicate_overlay_raises_error(overlay) -> None:
 def test_overlay_replaced_by_later_overlay_raises_error() -> None:
     with pytest.raises(ConfigError, match=r"^segment: has no effect, since lac replaces it") as raised:
         compose("weibo", ["segment", "lac"])
-    assert raised.value.remedy == "Use them in the order lac segment."
+    assert raised.value.fix == "Use them in the order lac segment."
     assert compose("weibo", ["lac", "segment"])
 
 
@@ -302,7 +302,7 @@ def test_overlay_with_section_for_plain_value_raises_error() -> None:
 def test_incompatible_overlay_error_names_missing_setting(overlay) -> None:
     error = compose_error("grn")
     assert error.reason == "grn: needs paths.word_vectors, which this config does not have"
-    assert error.remedy == "Use a config that has it, or add it to the section with the value null."
+    assert error.fix == "Use a config that has it, or add it to the section with the value null."
     path = overlay(f"[{TOK2VEC}]\nk = 1\n")
     assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in compose_error(path).reason
 
@@ -315,7 +315,7 @@ def test_overlay_initializing_missing_component_raises_error(overlays, component
     name = next(name for name in overlays if name != "ner")
     error = compose_error(*overlays)
     assert error.reason == f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-    assert error.remedy == f"They work in no order. Leave out {overlays[0]} or {overlays[1]}."
+    assert error.fix == f"They work in no order. Leave out {overlays[0]} or {overlays[1]}."
 
 
 def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
@@ -324,7 +324,7 @@ def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason", "remedy"),
+    ("text", "reason", "fix"),
     [
         ("[components.ner.model]\nnO = 3\n", "the config has no component 'ner'", "Its components are: tener_ner."),
         ('[components.tagger]\nfactory = "tagger"\n', "'tagger' is not in nlp.pipeline", '["tener_ner"]'),
@@ -336,14 +336,14 @@ def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
         ),
     ],
 )
-def test_missing_section_error_suggests_alternatives(overlay, text: str, reason: str, remedy: str) -> None:
+def test_missing_section_error_suggests_alternatives(overlay, text: str, reason: str, fix: str) -> None:
     error = compose_error(overlay(text))
     assert reason in error.reason
-    assert remedy in error.remedy
+    assert fix in error.fix
 
 
 @pytest.mark.parametrize(
-    ("text", "reason", "remedy"),
+    ("text", "reason", "fix"),
     [
         ("[training]\nmax_step = 3\n", "spaCy has no setting 'training.max_step'", "training.max_steps"),
         (f"[{TOK2VEC}]\nwdith = 3\n", f"{TOK2VEC.removeprefix('components.')}.wdith: unexpected argument", ""),
@@ -356,17 +356,17 @@ def test_missing_section_error_suggests_alternatives(overlay, text: str, reason:
         ('[components.tener_ner]\nsource = "/nowhere"\n', "Can't find model '/nowhere'", ""),
     ],
 )
-def test_unresolvable_config_raises_short_error(overlay, text: str, reason: str, remedy: str) -> None:
+def test_unresolvable_config_raises_short_error(overlay, text: str, reason: str, fix: str) -> None:
     path = overlay(text)
     error = compose_error(path)
     assert error.reason.startswith(f"{BASE} + {path}: ")
     assert reason in error.reason
-    assert remedy in error.remedy
+    assert fix in error.fix
     assert len(error.reason) < 600
 
 
 @pytest.mark.parametrize(
-    ("setting", "reason", "remedy"),
+    ("setting", "reason", "fix"),
     [
         ("training.max_step=3", "the config has no 'training.max_step'", "training.max_steps"),
         (f"{TOK2VEC}.embed.width.x=3", f"the config has no '{TOK2VEC}.embed.width.x'", f"{TOK2VEC}.embed.width"),
@@ -379,17 +379,17 @@ def test_unresolvable_config_raises_short_error(overlay, text: str, reason: str,
         ("components.tener_ner=null", f"[components] {NEEDS_SECTION}", ""),
     ],
 )
-def test_invalid_setting_raises_error(setting: str, reason: str, remedy: str) -> None:
+def test_invalid_setting_raises_error(setting: str, reason: str, fix: str) -> None:
     error = compose_error(settings=(setting,))
     assert error.reason.startswith(f"--set {setting}: ")
     assert reason in error.reason
-    assert remedy in error.remedy
+    assert fix in error.fix
 
 
 @pytest.mark.parametrize("setting", ["components.tener_ner.threshold=7", f"{TOK2VEC}.heads=5"])
 def test_error_of_registered_function_has_one_solution(setting: str) -> None:
     error = compose_error(settings=(setting,))
-    assert error.remedy == "Correct the config."
+    assert error.fix == "Correct the config."
     assert "Correct" not in error.reason
 
 
