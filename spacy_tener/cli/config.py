@@ -11,7 +11,7 @@ import typer
 
 from ..files import write_text
 from ..training.config_files import BASES, OVERLAYS, description, names_in, systems
-from ..training.overlays import compose
+from ..training.overlays import compose, unfit_languages
 from . import options
 from ._common import check_file, command, msg, refuse_options
 
@@ -33,6 +33,8 @@ def config_cli(
     The result is a complete and validated config for `spacy train`. Variables such as ${paths.train} are kept. Refer to
     this package's configs by name, as in `tener config weibo flat-atssa`, and to your own files by path.
 
+    The command warns about overlays with data for another language than that of the config.
+
     Overlays are merged in the given order, and later values override earlier values. A section is replaced as a whole
     if the overlay specifies a different registered function (@architectures, ...) or factory. All other sections are
     merged key by key. An overlay cannot remove keys: to disable a setting, set it to `null`; to remove a component, set
@@ -50,6 +52,9 @@ def config_cli(
     overlays, settings = overlays or [], settings or []
     check_file(output, force)
     config = compose(base, overlays, settings)
+    unfit = unfit_languages(config)
+    if unfit:
+        msg.warn("; ".join(unfit), "Leave out the overlays with these sections: `tener config` lists the languages.")
     arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
     heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
     text = f"{heading}\n\n{config.to_str(interpolate=False)}\n"
@@ -68,7 +73,8 @@ def list_configs() -> str:
     width = max(map(len, bases))
     parts.append("\n".join(f"{name:<{width}} {description(BASES / f'{name}.cfg').splitlines()[0]}" for name in bases))
     parts += ["Systems: add one of these overlays after the config", *map(_describe_overlay, chosen)]
-    parts += ["Features: add any of these overlays after a system", *map(_describe_overlay, features)]
+    features_heading = "Features: add these overlays after a system that they apply to, in the order that they name"
+    parts += [features_heading, *map(_describe_overlay, features)]
     return "\n\n".join(parts) + "\n"
 
 

