@@ -212,7 +212,8 @@ class Decoding:
         """Return the probability of a gold annotation.
 
         This is the total probability of all tag sequences that match the gold annotation. Tokens with missing
-        annotation match any tag.
+        annotation match any tag. If the model predicts nested entities, each gold entity must be at the depth that it
+        would have in training. The same entities may also be predicted at other depths, so the result is a lower bound.
 
         reference (Doc): The same text with gold entities. Their labels must be labels of the component or of existing
             entities.

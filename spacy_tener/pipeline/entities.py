@@ -149,15 +149,17 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
     settings (NERSettings): The component's settings.
     nested (bool): Whether to add predicted entities that overlap with existing entities.
     """
-    doc = view.doc
+    doc, found = view.doc, list(found)
     record: list[RecordedEntity] = []
     known, blocked = set[EntityOffsets](), list[int]()
     if doc.has_annotation(ENT_IOB):
         # A Doc that was created manually can have an I tag without a B tag before it. `set_ents` corrects such tags.
         doc.set_ents([], default="unmodified")
         record, blocked = read_entities(doc), _blocked_tokens(doc)
-        # `found` also contains the existing entities, aligned to units. They should not be added twice.
-        known = {entity.offsets for entity in record} | {entity.offsets for entity in existing_entities(view)}
+        # `found` also contains the existing entities, aligned to units. They should not be added twice. Decoding does
+        # not know entities that have no corresponding entity in `doc.ents`. If it finds one again, it is replaced.
+        known = {entity.offsets for entity in record if entity.ent is not None}
+        known |= {entity.offsets for entity in existing_entities(view)}
     if settings.spans_key:
         # Decoding treats existing entities as certain, so their probability is 1 unless an earlier component has set
         # it.
@@ -166,11 +168,15 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
     ent_of_token: dict[int, EntityOffsets | None] = dict.fromkeys(blocked)
     ent_of_token |= {i: offsets_of(ent) for ent in ents for i in range(ent.start, ent.end)}
     occupied = set(ent_of_token)
+    new: dict[EntityOffsets, RecordedEntity] = {}
+    kept = _covered_characters(view, found, record)
     # The longest entities come first, since they take precedence in `doc.ents`.
     for entity in sorted(found, key=lambda entity: entity.start - entity.end):
         offsets = (*view.char_span(entity.start, entity.end), entity.label)
         overlapped = range(*view.token_span(entity.start, entity.end, "expand"))
         if offsets in known or not (nested or occupied.isdisjoint(overlapped)):
+            continue
+        if not nested and kept.find(1, *offsets[:2]) >= 0:
             continue
         tokens = range(*view.token_span(entity.start, entity.end, settings.alignment_mode))
         aligned = None
@@ -182,7 +188,8 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
                 ent_of_token.update(dict.fromkeys(tokens, (*aligned, entity.label)))
         # The corresponding entity in `doc.ents`: the entity itself, or an entity that already contains its tokens.
         ent = next((ent_of_token[i] for i in tokens or overlapped if i in ent_of_token), None)
-        record.append(RecordedEntity(*offsets, entity.probability, "model", aligned, ent))
+        new[offsets] = RecordedEntity(*offsets, entity.probability, "model", aligned, ent)
+    record = [*(entity for entity in record if entity.offsets not in new), *new.values()]
     doc.set_ents(ents, blocked=[doc[i : i + 1] for i in blocked], default="outside")
     record.sort(key=lambda entity: entity.offsets)
     if nested:
@@ -193,6 +200,16 @@ def add_entities(view: DocView, found: Iterable[UnitEntity], settings: NERSettin
         _write_scores(doc, record, settings.spans_key)
     if settings.view == "characters" and settings.chars_key:
         _write_offsets(doc, record, settings.chars_key, has_scores=settings.spans_key is not None)
+
+
+def _covered_characters(view: DocView, found: Iterable[UnitEntity], record: Sequence[RecordedEntity]) -> bytearray:
+    """Mark the characters of recorded entities that are kept: those that are not found again with the same offsets."""
+    covered = bytearray(len(view.doc.text)) if record else bytearray()
+    again = {(*view.char_span(entity.start, entity.end), entity.label) for entity in found} if record else set()
+    for entity in record:
+        if entity.ent is not None or entity.offsets not in again:
+            covered[entity.start : entity.end] = b"\1" * (entity.end - entity.start)
+    return covered
 
 
 def add_listed_entities(doc: Doc, spans: Iterable[Span]) -> None:
@@ -254,7 +271,9 @@ def _existing_entity(offsets: EntityOffsets, probability: float | None) -> Recor
 
 def _read_record(doc: Doc) -> Iterator[RecordedEntity]:
     group = doc.spans.get(RECORD_KEY)
-    for start, end, label, probability, origin, aligned, ent, depth in () if group is None else group.attrs[RECORD_KEY]:
+    # `Doc.to_json`, `Doc.from_docs` and `Example.to_dict` keep span groups, but drop their attributes.
+    rows = () if group is None else group.attrs.get(RECORD_KEY, ())
+    for start, end, label, probability, origin, aligned, ent, depth in rows:
         # spaCy serializes attributes with msgpack, which converts tuples to lists.
         pair, triple = aligned and tuple(aligned), ent and tuple(ent)
         yield RecordedEntity(start, end, label, probability, origin, pair, triple, depth)

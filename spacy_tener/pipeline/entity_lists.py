@@ -289,8 +289,9 @@ class EntityLists(WordListEditor, BatchPipe):
                     within_entities[start:end] = b"\1" * (end - start)
                 (entities if label else blocked).append(Span(doc, start, end, label=label))
             # `doc.ents` can't block tokens inside an entity. This span group prevents nested entities there.
-            elif not label and within_entities.find(0, start, end) < 0:
-                blocked_within.append(Span(doc, start, end))
+            elif not label:
+                # The word may also overlap with an entity in part.
+                blocked_within += _runs_of_ones(doc, within_entities, start, end)
         if entities or blocked:
             doc.set_ents(entities, blocked=blocked, default="unmodified")
             if entities:
@@ -343,6 +344,18 @@ class EntityLists(WordListEditor, BatchPipe):
         # object in 8 bytes, followed by this object.
         has_checksum = data[4:9] == b"\0\0\0\0{"
         self.lists.from_message(srsly.msgpack_loads(from_safetensors(data)[_LISTS] if has_checksum else data))
+
+
+def _runs_of_ones(doc: Doc, marked: bytearray, start: int, end: int) -> Iterator[Span]:
+    """Yield spans of consecutive tokens that are marked with 1.
+
+    marked (bytearray): 0 or 1 for each token.
+    start, end (int): The range of tokens to search.
+    """
+    while (first := marked.find(1, start, end)) >= 0:
+        last = marked.find(0, first, end)
+        start = last if last >= 0 else end
+        yield Span(doc, first, start)
 
 
 def _remaining(matches: IntArray, labels: Sequence[str], occupied: bytearray) -> Iterator[tuple[int, int, int]]:

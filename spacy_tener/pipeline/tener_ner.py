@@ -236,6 +236,10 @@ class TenerNER(TrainablePipe):
         self._set_learned(self.learned.rename(names))
         if isinstance(self.cfg["threshold"], dict):
             self.cfg["threshold"] = {names.get(label, label): value for label, value in self.cfg["threshold"].items()}
+        if teacher is not None:
+            # The component keeps its calibrated temperature, which will divide its scores again. If teacher and student
+            # have the same temperature, the soft targets are the teacher's original scores.
+            teacher.temperature /= self.temperature
         self._teacher = teacher
 
     def initialize(

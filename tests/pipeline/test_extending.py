@@ -11,6 +11,7 @@ import torch
 from crf_brute_force import all_paths, path_score
 from spacy.training import Example
 
+from spacy_tener.architectures.tagger import torch_crf
 from spacy_tener.crf.crf_torch import CRF
 from spacy_tener.errors import UserError
 from spacy_tener.pipeline.learning.distillation import load_teacher
@@ -166,6 +167,21 @@ def test_extended_component_learns_label_and_keeps_old_labels(learned, tmp_path,
         nlp.update([Example(doc, reference)], sgd=optimizer)
     names = [(start, end, label.replace(old[0][2], "NAME")) for start, end, label in old]
     assert entities_of(nlp(text)) == sorted([*names, (3, 5, "VERB")])
+
+
+def test_temperature_is_not_applied_twice_when_labels_are_added(learned, tmp_path):
+    """The extended component keeps its temperature, so its teacher must not divide by the same temperature."""
+    nlp = learned()
+    nlp.get_pipe("tener_ner").cfg["temperature"] = 3.0
+    nlp.to_disk(tmp_path / "calibrated")
+    nlp = spacy.load(tmp_path / "calibrated")
+    pipe, teacher = nlp.get_pipe("tener_ner"), load_teacher(tmp_path / "calibrated", only_missing_labels=True)
+    (decoding,) = pipe.decode([nlp.make_doc("王小明去了上海")])
+    pipe.extend(["NEW"], teacher)
+    (scores,) = teacher.soft_targets([decoding.view])
+    np.testing.assert_allclose(scores, decoding.emissions, rtol=1e-5, atol=1e-5)
+    for weight, original in zip(teacher.crf.parameters(), torch_crf(teacher.model).parameters(), strict=True):
+        torch.testing.assert_close(weight, original)
 
 
 def test_renamed_label_keeps_settings(learned):

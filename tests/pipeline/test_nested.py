@@ -391,3 +391,13 @@ def test_negative_examples_apply_to_all_depths(trained):
     reference.ents = [Span(reference, 2, 6, label="ORG")]
     with pytest.raises(ValueError, match="E868"):
         nlp.update([Example(nlp.make_doc(TEXT), reference)])
+
+
+def test_entities_do_not_contain_blocked_words_that_overlap_other_entities(trained):
+    nlp = trained()
+    lists = nlp.add_pipe("entity_lists", before="tener_ner")
+    lists.add({"北京大学": "PRODUCT"})
+    lists.block(["学医学"])
+    found = spans_of(nlp(TEXT))
+    assert (2, 6, "PRODUCT") in found
+    assert not any(start <= 5 and end >= 8 for start, end, _ in found)

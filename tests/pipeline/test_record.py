@@ -175,3 +175,38 @@ def test_read_entities_includes_named_span_groups():
     assert [entity.offsets for entity in read_entities(doc, ["sc", "spancat"])] == [(0, 2, "GPE"), (0, 4, "ORG")]
     doc.spans["spancat"].attrs["scores"] = [0.3, 0.4]
     assert [entity.probability for entity in read_entities(doc, ["spancat"])] == [0.3, None]
+
+
+def test_docs_without_the_attributes_of_span_groups_are_read():
+    """`Doc.to_json`, `Doc.from_docs` and `Example.to_dict` keep span groups, but drop their attributes."""
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("lac")
+    doc = nlp("张三在北京市工作")
+    expected = [(ent.start_char, ent.end_char, ent.label_) for ent in doc.ents]
+    for copy in (Doc(nlp.vocab).from_json(doc.to_json()), Doc.from_docs([doc])):
+        assert [entity.offsets for entity in read_entities(copy)] == expected
+        assert [entity.offsets for entity in read_entities(nlp.get_pipe("lac")(copy))] == expected
+
+
+@pytest.mark.filterwarnings("ignore:.*does not align with tokens")
+def test_entities_left_out_by_one_component_are_set_by_the_next():
+    nlp = spacy.blank("zh")
+    words = ["张三在", "北京", "市", "工作"]
+    for name, mode in (("strict", "strict"), ("expand", "expand")):
+        nlp.add_pipe("lac", name=name, config={"alignment_mode": mode})
+    doc = Doc(nlp.vocab, words=words, spaces=[False] * 4)
+    alone = nlp.get_pipe("expand")(doc.copy())
+    both = nlp.get_pipe("expand")(nlp.get_pipe("strict")(doc))
+    assert [ent.text for ent in both.ents] == [ent.text for ent in alone.ents] == ["张三在", "北京市"]
+    assert [entity.offsets for entity in read_entities(both)] == [entity.offsets for entity in read_entities(alone)]
+
+
+@pytest.mark.filterwarnings("ignore:.*does not align with tokens")
+def test_second_run_adds_no_entity_that_overlaps_a_recorded_one():
+    nlp = spacy.blank("zh")
+    lac = nlp.add_pipe("lac", config={"alignment_mode": "contract"})
+    words = ["张三在", "北京", "市工作", "，", "加入中", "国银行", "。"]
+    doc = lac(Doc(nlp.vocab, words=words, spaces=[False] * len(words)))
+    before = read_entities(doc)
+    after = read_entities(lac(doc))
+    assert [entity.offsets for entity in after] == [entity.offsets for entity in before]
