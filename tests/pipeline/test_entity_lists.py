@@ -249,7 +249,7 @@ def test_damaged_file_of_lists_raises_error(lists: Any) -> None:
     for position in range(8 * len(data)):
         damaged = bytearray(data)
         damaged[position // 8] ^= 1 << position % 8
-        with pytest.raises(ValueError, match="Cannot load the component 'entity_lists'.*(damaged|restore)"):
+        with pytest.raises(ValueError, match=r"Cannot load the component 'entity_lists'.*(damaged|restore)"):
             lists.from_bytes(bytes(damaged))
     assert lists.to_bytes() == data
 
@@ -301,7 +301,7 @@ def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
 
 
 def test_dictionary_with_another_label_is_rejected(lists: Any) -> None:
-    with pytest.raises(ValueError, match="value for each word, and 'B' was passed as well. Pass a list of words"):
+    with pytest.raises(ValueError, match=r"value for each word, and 'B' was passed as well. Pass a list of words"):
         lists.add({COMPANY: "A"}, label="B")
     assert lists.words() == {}
 
@@ -311,7 +311,7 @@ def test_missing_file_error_names_component_and_fix(blank: Language, lists: Any,
     blank.to_disk(tmp_path)
     path = tmp_path / "entity_lists" / "lists"
     path.unlink()
-    with pytest.raises(FileNotFoundError, match="component 'entity_lists'.*No such file.*Restore the file") as raised:
+    with pytest.raises(FileNotFoundError, match=r"component 'entity_lists'.*No such file.*Restore the file") as raised:
         spacy.load(tmp_path)
     assert raised.value.filename == str(path)
 
