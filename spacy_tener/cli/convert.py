@@ -14,7 +14,7 @@ from ..corpora.convert import ConversionReport, convert_jobs, plan_jobs
 from ..corpora.docs import INCORRECT
 from ..corpora.reader import CorpusOptions
 from ..corpora.tokenizers import TOKEN_TYPES, WORDS
-from ..errors import counted
+from ..errors import pluralize
 from . import options
 from ._common import (
     check_file,
@@ -122,7 +122,7 @@ def convert_cli(
         _print_conversion(report, detected=lang == "auto")
         if overlap == "spans" and report.missing:
             msg.warn(
-                f"A spancat treats {counted(report.missing, 'token')} with missing annotation as outside of entities",
+                f"A spancat treats {pluralize(report.missing, 'token')} with missing annotation as outside of entities",
                 "Train with the overlay `nested`, or annotate these texts completely.",
             )
         incorrect += report.incorrect
@@ -138,8 +138,8 @@ def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None
     for name, readers in _USED_BY.items():
         if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
             for option in options_in_use(ctx, [name]):
-                remedy = f"It applies to {', '.join(readers)}, not to {', '.join(sorted(formats))}."
-                msg.warn(f"{option} had no effect", remedy)
+                fix = f"It applies to {', '.join(readers)}, not to {', '.join(sorted(formats))}."
+                msg.warn(f"{option} had no effect", fix)
 
 
 def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
@@ -147,10 +147,8 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
         if detected and report.lang == "xx":
-            remedy = (
-                "Set the language, for example with --lang de, or --lang xx to confirm the rules for all languages."
-            )
-            msg.warn("Language: unknown, but not English. Tokenized by the rules for all languages (xx)", remedy)
+            fix = "Set the language, for example with --lang de, or --lang xx to confirm the rules for all languages."
+            msg.warn("Language: unknown, but not English. Tokenized by the rules for all languages (xx)", fix)
         elif detected:
             msg.info(f"Language: {report.lang}, detected by its letters (use --lang to change it)")
         msg.table(_counts(report), aligns=("l", "r"))

@@ -14,7 +14,7 @@ from enum import Enum
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 
 # Key that marks the records written by `tener suggest`. The entities in these records are predictions that must still
 # be corrected.
@@ -36,7 +36,7 @@ class CorpusError(InputError):
     """Error in the content of a corpus file. Contains the path of the file and the line number."""
 
 
-class RecordError(RemedyError):
+class RecordError(UserError):
     """Error in a single sentence or JSON record.
 
     `CorpusReader` skips the sentence or record, and reports all errors together at the end of the file.
@@ -44,9 +44,9 @@ class RecordError(RemedyError):
     line (int | None): Line number of the error. None for the first line of the record.
     """
 
-    def __init__(self, reason: str, remedy: str, *, line: int | None = None) -> None:
+    def __init__(self, reason: str, fix: str, *, line: int | None = None) -> None:
         self.line = line
-        super().__init__(reason, remedy)
+        super().__init__(reason, fix)
 
 
 @dataclass(frozen=True)
@@ -181,19 +181,19 @@ class Notes:
         """
         self.n_errors += 1
         if len(self.errors) < self.max_errors:
-            self.errors.append(CorpusError(self.source, error.reason, error.remedy, line=error.line or line))
+            self.errors.append(CorpusError(self.source, error.reason, error.fix, line=error.line or line))
 
     def raise_errors(self) -> None:
         """Raise a CorpusError for the first stored error, if there is any. The message also lists the other errors."""
         if not self.errors:
             return
         first, *rest = self.errors
-        remedy = first.remedy
+        fix = first.fix
         if rest:
             listed = "; ".join(f"line {error.line}: {error.reason}" for error in rest)
-            remedy += f" {self.n_errors - 1} more records cannot be parsed: {listed}"
-            remedy += "; ..." if self.n_errors > len(self.errors) else "."
-        raise CorpusError(self.source, first.reason, remedy, line=first.line)
+            fix += f" {self.n_errors - 1} more records cannot be parsed: {listed}"
+            fix += "; ..." if self.n_errors > len(self.errors) else "."
+        raise CorpusError(self.source, first.reason, fix, line=first.line)
 
     def update(self, notes: Notes) -> None:
         """Add the counts and examples of another `Notes` object."""
@@ -244,8 +244,8 @@ def _remove_overlaps(
     selected = longest(ordered)
     if overlap == "error" and len(selected) < len(ordered):
         first, second = next(pair for pair in pairwise(ordered) if pair[0].end > pair[1].start)
-        remedy = "Remove one of them, or use `--overlap longest` to keep the longest, or `--overlap spans` to keep all."
-        raise RecordError(f"{shown(first)} and {shown(second)} overlap", remedy)
+        fix = "Remove one of them, or use `--overlap longest` to keep the longest, or `--overlap spans` to keep all."
+        raise RecordError(f"{shown(first)} and {shown(second)} overlap", fix)
     dropped = [span for span in ordered if span not in selected]
     if overlap == "longest":
         for span in dropped:

@@ -20,7 +20,7 @@ from spacy.pipeline.spancat import DEFAULT_SPANS_KEY
 from spacy.tokens import Doc, DocBin
 from tqdm import tqdm
 
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 from ..files import write_bytes
 from ..inputs import COMPRESSED, STDIN, find_files, suffix_of
 from .annotation import AnnotatedText, CorpusError, Event, Notes, Sentence
@@ -76,8 +76,8 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     output = Path(output)
     for path in map(Path, inputs):
         if path.suffix == OUTPUT_SUFFIX and not os.path.isdir(path):
-            remedy = "Use this file as it is, or pass a corpus in another format."
-            raise InputError(str(path), "is a .spacy file already", remedy)
+            fix = "Use this file as it is, or pass a corpus in another format."
+            raise InputError(str(path), "is a .spacy file already", fix)
     files, left_out = find_files(
         inputs,
         lambda path: suffix_of(path) in _FORMAT_SUFFIXES | _PART_SUFFIXES,
@@ -86,8 +86,8 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     )
     if output.suffix == OUTPUT_SUFFIX and not os.path.isdir(output):
         if len(files) != 1:
-            remedy = "Use a directory as the output. `spacy train` accepts a directory as a corpus."
-            raise InputError(str(output), f"one output for {len(files)} inputs", remedy)
+            fix = "Use a directory as the output. `spacy train` accepts a directory as a corpus."
+            raise InputError(str(output), f"one output for {len(files)} inputs", fix)
         return [ConversionJob(files[0].address, output, files[0].found)], left_out
     if os.path.exists(output) and not os.path.isdir(output):
         raise InputError(str(output), "not a directory", "Use a directory, or a path that ends in .spacy.")
@@ -235,7 +235,7 @@ def _words_of(item: Item) -> str:
 
 def detect_language(texts: Iterable[str]) -> str:
     """Detect Chinese (`zh`), English (`en`) or another language in Latin script (`xx`) by the letters and words of
-    texts. Raises a RemedyError for other scripts.
+    texts. Raises a UserError for other scripts.
 
     Chinese texts often contain many Latin letters. Therefore, texts with at least 5 % Han characters are Chinese. Texts
     in Latin script are English if at least 5 % of the words are frequent function words of English, or if there are
@@ -245,7 +245,7 @@ def detect_language(texts: Iterable[str]) -> str:
     letters = [char for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
     if not letters or han + sum(char <= _LAST_LATIN_LETTER for char in letters) < 0.98 * len(letters):
-        raise RemedyError("The language cannot be detected by the letters", "Set it, for example with `--lang de`.")
+        raise UserError("The language cannot be detected by the letters", "Set it, for example with `--lang de`.")
     if han >= 0.05 * len(letters):
         return "zh"
     words = _WORD.findall(text.lower())

@@ -16,7 +16,7 @@ from spacy.tokens import Doc, DocBin, Span
 from spacy.training import Corpus, Example
 from spacy.vocab import Vocab
 
-from ..errors import InputError, RemedyError
+from ..errors import InputError, UserError
 from ..files import write_bytes
 from .annotation import AnnotatedText, EntitySpan, Event, Sentence
 
@@ -207,7 +207,7 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
 
     gold_preproc (bool): Whether to use the gold tokens instead of the pipeline's tokenizer.
     limit (int | None): Maximum number of examples.
-    RAISES (RemedyError): If the corpus is empty.
+    RAISES (UserError): If the corpus is empty.
     """
     nlp.max_length = sys.maxsize
     with warnings.catch_warnings():
@@ -215,5 +215,5 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
         warnings.filterwarnings("ignore", r"\[W090\]")
         examples = list(islice(CheckedCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
     if not examples:
-        raise RemedyError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")
+        raise UserError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")
     return examples

@@ -7,7 +7,7 @@ from typing import get_args
 import spacy
 from spacy.language import Language
 
-from ..errors import RemedyError
+from ..errors import UserError
 from ..pipeline.tokenizer import CharTokenizer, Script, make_multilingual_tokenizer
 
 # How texts are split into tokens: by the tokenizer of their language, or into characters.
@@ -20,7 +20,7 @@ def blank_pipeline(lang: str, tokens: str = WORDS) -> Language:
     With the multilingual language `xx`, each character is a token in Hangul and in scripts without spaces between
     words. Therefore, all entity boundaries in these scripts are token boundaries.
 
-    lang (str): Language code. Raises a RemedyError if the tokenizer is not installed.
+    lang (str): Language code. Raises a UserError if the tokenizer is not installed.
     tokens (str): One of `TOKEN_TYPES`. With `characters`, each character is a token in all languages.
     """
     if tokens == CHARACTERS:
@@ -32,7 +32,7 @@ def blank_pipeline(lang: str, tokens: str = WORDS) -> Language:
         nlp = spacy.blank(lang)
     except ImportError as error:
         reason = f"spaCy has no tokenizer for the language '{lang}': {error}"
-        raise RemedyError(reason, "Install the package, or use `xx`, which needs no other package.") from error
+        raise UserError(reason, "Install the package, or use `xx`, which needs no other package.") from error
     if lang == "xx":
         nlp.tokenizer = make_multilingual_tokenizer(list(get_args(Script)))(nlp)
     return nlp

@@ -19,7 +19,7 @@ from thinc.api import Config
 
 from ..corpora.convert import detect_language
 from ..corpora.folds import assign_folds, text_key
-from ..errors import RemedyError
+from ..errors import UserError
 from ..pipeline.entities import offsets_of, spans_of
 from ..pipeline.finding import find_crf_pipe, make_doc, overlap_groups
 from ..pipeline.learning.targets import ANNOTATED_LABELS
@@ -197,7 +197,7 @@ def plan_extension(
 ) -> Extension:
     """Check that the new texts are compatible with a pipeline, and determine the labels to add.
 
-    Raises a RemedyError if the pipeline can't be extended with these texts.
+    Raises a UserError if the pipeline can't be extended with these texts.
 
     model (str): Path or package name of the pipeline.
     nlp (Language): The pipeline.
@@ -210,45 +210,43 @@ def plan_extension(
     """
     pipe = find_crf_pipe(nlp, component, pipeline_name=model)
     if pipe.name in overlap_groups(nlp):
-        raise RemedyError(
+        raise UserError(
             f"{model} predicts nested entities and cannot be extended", "Train a new pipeline with all labels."
         )
     annotated = {ent.label_ for doc in docs for ent in doc.ents}
     if not annotated:
-        raise RemedyError("no entity is annotated in the new texts", "Annotate the new label in them.")
+        raise UserError("no entity is annotated in the new texts", "Annotate the new label in them.")
     unknown = sorted(set(rename).difference(pipe.labels))
     if unknown:
-        raise RemedyError(
+        raise UserError(
             f"{model} has no label {', '.join(unknown)} to rename", f"Use one of: {', '.join(pipe.labels)}."
         )
     if len({rename.get(label, label) for label in pipe.labels}) < len(pipe.labels):
-        raise RemedyError(f"two labels of {model} would have the same name", "Choose names that are not labels yet.")
+        raise UserError(f"two labels of {model} would have the same name", "Choose names that are not labels yet.")
     wanted = list(labels) or sorted(annotated - (set(pipe.labels) - set(rename)))
     if not wanted:
-        remedy = "Train on them with `spacy train`, or pass labels with --labels."
-        raise RemedyError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", remedy)
+        fix = "Train on them with `spacy train`, or pass labels with --labels."
+        raise UserError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", fix)
     lacking = sorted(set(wanted) - annotated)
     if lacking:
-        remedy = f"Use one of: {', '.join(sorted(annotated))}."
-        raise RemedyError(f"no entity in the new texts has the label {', '.join(lacking)}", remedy)
+        fix = f"Use one of: {', '.join(sorted(annotated))}."
+        raise UserError(f"no entity in the new texts has the label {', '.join(lacking)}", fix)
     extension = Extension(model, nlp, pipe, wanted, rename)
     other_labels = sorted(annotated.difference(wanted, extension.present))
     if other_labels:
-        remedy = "Add them to --labels, or remove them from the texts."
-        raise RemedyError(
-            f"the new texts have other labels than {', '.join(wanted)}: {', '.join(other_labels)}", remedy
-        )
+        fix = "Add them to --labels, or remove them from the texts."
+        raise UserError(f"the new texts have other labels than {', '.join(wanted)}: {', '.join(other_labels)}", fix)
     old_labels = {rename.get(ent.label_, ent.label_) for doc in old for ent in doc.ents}
     unknown = sorted(old_labels.difference(wanted, extension.present))
     if unknown:
         reason = f"the texts of --with have labels that {model} doesn't have: {', '.join(unknown)}"
-        raise RemedyError(reason, "Remove the labels, or use other texts.")
+        raise UserError(reason, "Remove the labels, or use other texts.")
     language = detect_language(doc.text for doc in docs) if nlp.lang in ("zh", "en") else nlp.lang
     # Languages in Latin script are not distinguished, since pipelines for English are also trained on other languages.
     if (language == "zh") != (nlp.lang == "zh"):
         config = {"zh": "sample", "en": "sample_en"}.get(str(language), "multilingual")
-        remedy = f"Train a separate pipeline: `tener config {config}`."
-        raise RemedyError(f"the new texts have another language ({language}) than {model} ({nlp.lang})", remedy)
+        fix = f"Train a separate pipeline: `tener config {config}`."
+        raise UserError(f"the new texts have another language ({language}) than {model} ({nlp.lang})", fix)
     return extension
 
 
@@ -256,12 +254,12 @@ def hold_out(docs: Sequence[Doc]) -> tuple[list[Doc], list[Doc]]:
     """Split the new texts into a training set and a development set.
 
     Duplicates are assigned to the same set, so that the development set contains no training texts. Raises a
-    RemedyError if there are too few texts.
+    UserError if there are too few texts.
     """
     texts = len({text_key(doc.text) for doc in docs})
     if texts < _N_FOLDS:
-        remedy = f"Annotate at least {_N_FOLDS} texts, or pass a development set with --dev."
-        raise RemedyError(f"there are too few new texts: {texts} without duplicates", remedy)
+        fix = f"Annotate at least {_N_FOLDS} texts, or pass a development set with --dev."
+        raise UserError(f"there are too few new texts: {texts} without duplicates", fix)
     folds = assign_folds(docs, _N_FOLDS)
     training_set = [doc for doc, fold in zip(docs, folds, strict=True) if fold != 0]
     development_set = [doc for doc, fold in zip(docs, folds, strict=True) if fold == 0]

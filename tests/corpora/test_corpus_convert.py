@@ -15,7 +15,7 @@ from spacy.training import Corpus
 from spacy_tener.corpora.annotation import CorpusError, Event
 from spacy_tener.corpora.convert import detect_language
 from spacy_tener.corpora.docs import read_docs
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 
 COLUMNS = "高 B-NAME\n勇 E-NAME\n， O\n\n中 B-CONT\n国 M-CONT\n籍 E-CONT\n\n李 M-NAME\n"
 ENGLISH = "-DOCSTART- -X- O\n\nEU NNP B-ORG\nleft VBD O\n\nPeter NNP B-PER\n\n-DOCSTART- -X- O\n\nUN NNP B-ORG\n"
@@ -122,10 +122,10 @@ def test_unwritable_output_error_names_the_file(write: WriteFile, tmp_path: Path
     (tmp_path / "out" / "a.spacy").mkdir(parents=True)
     (tmp_path / "file").touch()
     source = write("a.txt", COLUMNS)
-    with pytest.raises(RemedyError, match=r"a\.spacy: cannot be written: Is a directory"):
+    with pytest.raises(UserError, match=r"a\.spacy: cannot be written: Is a directory"):
         convert([source], tmp_path / "out")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.spacy"]
-    with pytest.raises(RemedyError, match=r"a\.spacy: cannot be written"):
+    with pytest.raises(UserError, match=r"a\.spacy: cannot be written"):
         convert([source], tmp_path / "file" / "out")
 
 
@@ -170,7 +170,7 @@ def test_language_is_detected_by_letters(write: WriteFile, tmp_path: Path) -> No
 )
 def test_language_detection_uses_proportions_of_scripts(text: str, lang: str) -> None:
     assert detect_language([text]) == detect_language([text[:1], text[1:]]) == lang
-    with pytest.raises(RemedyError, match="cannot be detected"):
+    with pytest.raises(UserError, match="cannot be detected"):
         detect_language([text, "я" * 3])
 
 
@@ -200,7 +200,7 @@ def test_only_english_texts_are_detected_as_english(text: str, lang: str, write:
 
 @pytest.mark.parametrize("texts", [["12 345"], ["!?", ""], []])
 def test_language_detection_requires_letters(texts: list[str]) -> None:
-    with pytest.raises(RemedyError, match=r"cannot be detected by the letters\. Set it"):
+    with pytest.raises(UserError, match=r"cannot be detected by the letters\. Set it"):
         detect_language(texts)
 
 
