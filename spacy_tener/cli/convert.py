@@ -8,11 +8,12 @@ from typing import Annotated
 
 import typer
 
-from ..corpora.annotation import COLUMN_FORMATS, CORPUS_FORMATS, LABEL_STUDIO, OVERLAPS, TEXT_FORMATS, TOKENS
+from ..corpora.annotation import COLUMN_FORMATS, CORPUS_FORMATS, LABEL_STUDIO, OVERLAPS, TEXT_FORMATS, TOKENS, Event
 from ..corpora.columns import ALIASES, SCHEMES
 from ..corpora.convert import ConversionReport, convert_jobs, plan_jobs
 from ..corpora.docs import INCORRECT
 from ..corpora.reader import CorpusOptions
+from ..corpora.tokenizers import TOKEN_TYPES, WORDS
 from ..errors import pluralize
 from . import options
 from ._common import (
@@ -29,6 +30,7 @@ _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
 # The formats that support each option. Options that are not listed apply to all formats.
 _USED_BY = {
     "overlap": TEXT_FORMATS,
+    "tokens": TEXT_FORMATS,
     "scheme": _SENTENCE_FORMATS,
     "texts": (LABEL_STUDIO,),
     "token_column": COLUMN_FORMATS,
@@ -37,13 +39,27 @@ _USED_BY = {
 }
 
 
+_KEEP_BY_CHARACTERS = (
+    'To learn and find these entities, use `--tokens characters`, and train with `view = "characters"` of tener_ner.'
+)
+# How to avoid a correction or omission, which is printed after the examples.
+_EVENT_REMEDIES = {Event.MISALIGNED: (_KEEP_BY_CHARACTERS,), Event.SPLIT: (_KEEP_BY_CHARACTERS,)}
+
+
 @command("convert")
 def convert_cli(
     ctx: typer.Context,
     inputs: Annotated[list[str], typer.Argument(help="Files, directories, or - for standard input")],
     output: Annotated[Path, options.output("a directory, or a .spacy file for a single input")],
     format: Annotated[str, options.choice(("--from",), "Format of the inputs", ("auto", *CORPUS_FORMATS))] = "auto",
-    lang: Annotated[str, options.lang("auto detects Chinese and English by their letters", auto=True)] = "auto",
+    lang: Annotated[
+        str,
+        options.lang("auto detects Chinese and English, and uses xx for other languages in Latin script", auto=True),
+    ] = "auto",
+    tokens: Annotated[
+        str,
+        options.choice(("--tokens",), "Tokens of JSON texts with character offsets", TOKEN_TYPES),
+    ] = WORDS,
     scheme: Annotated[
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
     ] = "auto",
@@ -76,6 +92,10 @@ def convert_cli(
     Invalid tag sequences are interpreted as in the script conlleval: for example, I-X begins an entity after O or after
     another type. The command prints the number of all corrections.
 
+    An entity can only begin and end at token boundaries. --tokens characters makes each character a token, to keep
+    entities inside words, such as "Excel" in "Excelkenntnisse". Train on the result with `view = "characters"`, or with
+    the tokenizer `spacy_tener.CharTokenizer.v1`. Otherwise, the training treats these entities as missing annotation.
+
     --overlap specifies what to do with overlapping entities. `longest` keeps only the longest entity. `spans` stores
     all entities in `doc.spans["sc"]`, for the overlay `nested`, and the longest in `doc.ents`.
     """
@@ -97,7 +117,7 @@ def convert_cli(
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
     incorrect = 0
     formats: set[str] = set()
-    for report in convert_jobs(jobs, reading=reading, lang=None if lang == "auto" else lang):
+    for report in convert_jobs(jobs, reading=reading, lang=None if lang == "auto" else lang, tokens=tokens):
         formats.update({report.format} - {""})
         _print_conversion(report, detected=lang == "auto")
         if overlap == "spans" and report.missing:
@@ -126,7 +146,10 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
     """Print the report for one converted file: a table with counts, and the corrections."""
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
-        if detected:
+        if detected and report.lang == "xx":
+            fix = "Set the language, for example with --lang de, or --lang xx to confirm the rules for all languages."
+            msg.warn("Language: unknown, but not English. Tokenized by the rules for all languages (xx)", fix)
+        elif detected:
             msg.info(f"Language: {report.lang}, detected by its letters (use --lang to change it)")
         msg.table(_counts(report), aligns=("l", "r"))
     else:
@@ -134,7 +157,9 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
     for event, count in report.notes.counts.items():
         examples = report.notes.examples[event]
         ending = f" ... {count - len(examples)} more" if count > len(examples) else ""
-        msg.warn(f"{event.value}: {count:,}", "; ".join(examples) + ending)
+        msg.warn(
+            f"{event.value}: {count:,}", "\n".join(["; ".join(examples) + ending, *_EVENT_REMEDIES.get(event, ())])
+        )
 
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:

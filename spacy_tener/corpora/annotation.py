@@ -122,6 +122,7 @@ class Event(Enum):
 
     REPAIRED = "Tags repaired"
     MISALIGNED = "Entities whose boundaries are not token boundaries; their tokens get missing annotation"
+    SPLIT = "Tokens split at an entity boundary, because only punctuation is attached to the entity"
     TRIMMED = "Entities with whitespace at their boundaries, which is removed"
     BLANK = "Entities that contain only whitespace, left out"
     DUPLICATE = "Duplicate entities, left out"

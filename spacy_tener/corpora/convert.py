@@ -9,6 +9,7 @@ also pass the output path.
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +23,10 @@ from tqdm import tqdm
 from ..errors import InputError, UserError
 from ..files import write_bytes
 from ..inputs import COMPRESSED, STDIN, find_files, suffix_of
-from .annotation import AnnotatedText, CorpusError, Event, Notes
+from .annotation import AnnotatedText, CorpusError, Event, Notes, Sentence
 from .docs import INCORRECT, sentence_to_doc, text_to_doc
-from .reader import CorpusOptions, CorpusReader
-from .tokenizers import blank_pipeline
+from .reader import CorpusOptions, CorpusReader, Item
+from .tokenizers import WORDS, blank_pipeline
 
 OUTPUT_SUFFIX = ".spacy"
 _FORMAT_SUFFIXES = frozenset(
@@ -36,6 +37,13 @@ _FORMAT_SUFFIXES = frozenset(
 _PART_SUFFIXES = frozenset({".train", ".dev", ".valid", ".test", ".testa", ".testb", ".annotated"})
 # Number of sentences or texts from which the language is detected.
 _LANGUAGE_SAMPLE = 200
+# The last letter of the Unicode block Latin Extended-B.
+_LAST_LATIN_LETTER = "\u024f"
+_WORD = re.compile(r"[^\W\d_]+")
+# About a fifth of the words in English texts, and less than 5 % in other languages.
+_ENGLISH_WORDS = frozenset(
+    {"the", "and", "of", "to", "that", "with", "you", "this", "are", "from", "it", "be", "on", "was", "is", "for"}
+)
 # Languages without spaces between words.
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "km", "my", "bo", "yue"})
 _ATTRS = ["ENT_IOB", "ENT_TYPE", "SENT_START"]
@@ -139,7 +147,7 @@ class ConversionReport:
 
 
 def convert_jobs(
-    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None
+    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None, tokens: str = WORDS
 ) -> Iterator[ConversionReport]:
     """Convert files to `.spacy` files, and yield a report for each file.
 
@@ -147,12 +155,14 @@ def convert_jobs(
     Outputs from previous jobs are kept. Files in directories are skipped if they are not corpora.
 
     jobs (Sequence[ConversionJob]): Files to convert.
-    reading (CorpusOptions): Input format and options.
-    lang (str | None): Language of the tokenizer, for texts that are not tokenized. None to detect Chinese or English.
+    reading (CorpusOptions): Format and options of the inputs.
+    lang (str | None): Language of the tokenizer, for texts that are not tokenized. None to detect the language, see
+        `detect_language`.
+    tokens (str): Tokens of texts that are not tokenized, one of `TOKEN_TYPES`.
     """
     written, stray = 0, ""
     for job in jobs:
-        report = _convert(job, reading, lang)
+        report = _convert(job, reading, lang, tokens)
         written += report.docs
         stray = next(iter(report.notes.examples.get(Event.NOT_A_CORPUS, ())), stray)
         yield report
@@ -164,11 +174,11 @@ def convert_jobs(
         )
 
 
-def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> ConversionReport:
+def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None, tokens: str) -> ConversionReport:
     """Convert one file, and return its report."""
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
-    docs = _make_docs(job, reading, lang, report)
+    docs = _make_docs(job, reading, lang, tokens, report)
     for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None):
         binary.add(doc)
         report.docs += 1
@@ -189,16 +199,18 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None) -> Co
     return report
 
 
-def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, report: ConversionReport) -> Iterator[Doc]:
-    """Yield the Docs in one file, and add the language, format, scheme and corrections to its report."""
+def _make_docs(
+    job: ConversionJob, reading: CorpusOptions, lang: str | None, tokens: str, report: ConversionReport
+) -> Iterator[Doc]:
+    """Yield the Docs of one file, and add the language, format, scheme and corrections to its report."""
     overlapping = reading.overlap == "spans"
     reader = CorpusReader(job.source, reading)
     items = iter(reader)
     try:
         head = list(islice(items, _LANGUAGE_SAMPLE))
         if head:
-            report.lang = lang or detect_language(item.text for item in head)
-            nlp, spaces = blank_pipeline(report.lang), report.lang not in UNSPACED
+            report.lang = lang or detect_language(map(_words_of, head))
+            nlp, spaces = blank_pipeline(report.lang, tokens), report.lang not in UNSPACED
             for item in chain(head, items):
                 if isinstance(item, AnnotatedText):
                     yield text_to_doc(nlp.tokenizer, item, note=reader.note, overlapping=overlapping)
@@ -216,13 +228,26 @@ def _make_docs(job: ConversionJob, reading: CorpusOptions, lang: str | None, rep
         report.notes.update(reader.notes)
 
 
-def detect_language(texts: Iterable[str]) -> str:
-    """Detect Chinese (`zh`) or English (`en`) by the letters in texts. Raises a UserError for other scripts.
+def _words_of(item: Item) -> str:
+    """Return the text of a sentence or text, with spaces between the tokens of a sentence."""
+    return " ".join(item.tokens) if isinstance(item, Sentence) else item.text
 
-    Chinese texts often contain many Latin letters. Therefore, texts with at least 5 % Han characters are Chinese.
+
+def detect_language(texts: Iterable[str]) -> str:
+    """Detect Chinese (`zh`), English (`en`) or another language in Latin script (`xx`) by the letters and words of
+    texts. Raises a UserError for other scripts.
+
+    Chinese texts often contain many Latin letters. Therefore, texts with at least 5 % Han characters are Chinese. Texts
+    in Latin script are English if at least 5 % of the words are frequent function words of English, or if there are
+    fewer than 10 words.
     """
-    letters = [char for text in texts for char in text if char.isalpha()]
+    text = " ".join(texts)
+    letters = [char for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
-    if not letters or han + sum(map(str.isascii, letters)) < 0.98 * len(letters):
+    if not letters or han + sum(char <= _LAST_LATIN_LETTER for char in letters) < 0.98 * len(letters):
         raise UserError("The language cannot be detected by the letters", "Set it, for example with `--lang de`.")
-    return "zh" if han >= 0.05 * len(letters) else "en"
+    if han >= 0.05 * len(letters):
+        return "zh"
+    words = _WORD.findall(text.lower())
+    is_english = len(words) < 10 or sum(word in _ENGLISH_WORDS for word in words) >= 0.05 * len(words)
+    return "en" if is_english else "xx"

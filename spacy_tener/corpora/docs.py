@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import unicodedata
 import warnings
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 from pathlib import Path
 
 from spacy.language import Language
@@ -52,12 +53,13 @@ def text_to_doc(
 ) -> Doc:
     """Tokenize a text, and create an annotated Doc.
 
-    If an entity's boundaries are not token boundaries, all tokens that overlap the entity get missing annotation.
+    If only punctuation is attached to an entity, as in `B.` at the end of a sentence, the token is split. If the
+    boundaries of an entity are still not token boundaries, all tokens that overlap the entity get missing annotation.
 
     note (LineNote): Function that counts corrections.
     overlapping (bool): Whether to store all entities in `doc.spans["sc"]`, including overlapping entities.
     """
-    doc = tokenizer(text.text)
+    doc = _split_off_punctuation(tokenizer(text.text), text, note)
     starts = {token.idx: token.i for token in doc}
     ends = {token.idx + len(token): token.i + 1 for token in doc}
     entities: list[Span] = []
@@ -79,6 +81,38 @@ def text_to_doc(
     if overlapping and (dropped or (0, len(text.text)) not in text.missing):
         doc.spans[DEFAULT_SPANS_KEY] = sorted([*entities, *dropped])
     return doc
+
+
+def _split_off_punctuation(doc: Doc, text: AnnotatedText, note: LineNote) -> Doc:
+    """Split tokens at the boundaries of entities if one part consists of punctuation and symbols only.
+
+    RETURNS (Doc): The same Doc if there is no such token, otherwise a new Doc.
+    """
+    spans = (*text.spans, *text.overlapping, *text.incorrect)
+    first_characters = [token.idx for token in doc]
+    cuts: dict[int, set[int]] = {}
+    for boundary in {offset for span in spans for offset in (span.start, span.end)}:
+        token = doc[bisect_right(first_characters, boundary) - 1]
+        parts = token.text[: boundary - token.idx], token.text[boundary - token.idx :]
+        if all(parts) and any(map(_is_punctuation, parts)):
+            cuts.setdefault(token.i, set()).add(boundary - token.idx)
+    if not cuts:
+        return doc
+    words: list[str] = []
+    spaces: list[bool] = []
+    for token in doc:
+        edges = [0, *sorted(cuts.get(token.i, ())), len(token)]
+        pieces = [token.text[start:end] for start, end in pairwise(edges)]
+        words += pieces
+        spaces += [False] * (len(pieces) - 1) + [bool(token.whitespace_)]
+        if len(pieces) > 1:
+            note(Event.SPLIT, f"{token.text!r} as {' '.join(pieces)!r}", text.line)
+    return Doc(doc.vocab, words=words, spaces=spaces)
+
+
+def _is_punctuation(text: str) -> bool:
+    """Return whether a string consists of punctuation and symbols."""
+    return all(unicodedata.category(character)[0] in "PS" for character in text)
 
 
 def _trim_whitespace_tokens(sentence: Sentence, doc: Doc, note: LineNote) -> Iterator[EntitySpan]:

@@ -8,17 +8,26 @@ import spacy
 from spacy.language import Language
 
 from ..errors import UserError
-from ..pipeline.tokenizer import Script, make_multilingual_tokenizer
+from ..pipeline.tokenizer import CharTokenizer, Script, make_multilingual_tokenizer
+
+# How texts are split into tokens: by the tokenizer of their language, or into characters.
+WORDS, CHARACTERS = TOKEN_TYPES = "words", "characters"
 
 
-def blank_pipeline(lang: str) -> Language:
-    """Create a blank pipeline, which only contains a language's tokenizer.
+def blank_pipeline(lang: str, tokens: str = WORDS) -> Language:
+    """Create a blank pipeline, which only contains the tokenizer of a language.
 
     With the multilingual language `xx`, each character is a token in Hangul and in scripts without spaces between
     words. Therefore, all entity boundaries in these scripts are token boundaries.
 
     lang (str): Language code. Raises a UserError if the tokenizer is not installed.
+    tokens (str): One of `TOKEN_TYPES`. With `characters`, each character is a token in all languages.
     """
+    if tokens == CHARACTERS:
+        # The rules of the language are not used, so no other package is needed.
+        nlp = spacy.blank("xx")
+        nlp.tokenizer = CharTokenizer(nlp.vocab)
+        return nlp
     try:
         nlp = spacy.blank(lang)
     except ImportError as error:

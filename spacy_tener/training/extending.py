@@ -241,8 +241,10 @@ def plan_extension(
         reason = f"the texts of --with have labels that {model} doesn't have: {', '.join(unknown)}"
         raise UserError(reason, "Remove the labels, or use other texts.")
     language = detect_language(doc.text for doc in docs) if nlp.lang in ("zh", "en") else nlp.lang
-    if language != nlp.lang:
-        fix = f"Train a separate pipeline: `tener config sample{'_en' * (language == 'en')}`."
+    # Languages in Latin script are not distinguished, since pipelines for English are also trained on other languages.
+    if (language == "zh") != (nlp.lang == "zh"):
+        config = {"zh": "sample", "en": "sample_en"}.get(str(language), "multilingual")
+        fix = f"Train a separate pipeline: `tener config {config}`."
         raise UserError(f"the new texts have another language ({language}) than {model} ({nlp.lang})", fix)
     return extension
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+import spacy
 from command_line import run_tener
 from spacy.tokens import Doc
 
-from spacy_tener.corpora.docs import read_docs
+from spacy_tener.corpora.docs import read_docs, read_examples
+from spacy_tener.pipeline.entities import read_entities
+from spacy_tener.pipeline.tokenizer import make_char_tokenizer
 
 COLUMNS = "高 B-NAME\n勇 I-NAME\n\n李 I-NAME\n四 I-NAME\n\n王 I-NAME\n" + "\n张 B-NAME\n" * 3
 convert = partial(run_tener, "convert")
@@ -95,6 +99,70 @@ def test_line_of_trimmed_entity_is_first_line_of_its_sentence(tmp_path: Path, te
     (tmp_path / "a.txt").write_text(text, encoding="utf8")
     result = convert(tmp_path / "a.txt", "-o", tmp_path, "--lang", "de")
     assert "Entities with whitespace at their boundaries, which is removed: 1 line 2: LOC 'Bonn" in result.text
+
+
+GERMAN = [
+    ("Er hat gute Excelkenntnisse.", [(12, 17, "SKILL")]),
+    ("Sie sucht Javakenntnisse, kein Wissen.", [(10, 14, "SKILL")]),
+    ("Nötig: Führerschein der Klasse B.", [(7, 32, "LICENCE")]),
+    ("Nötig: Führerschein der Klasse C", [(7, 32, "LICENCE")]),
+]
+
+
+def write_german(path: Path) -> Path:
+    records = ({"text": text, "label": entities} for text, entities in GERMAN)
+    path.write_text("\n".join(map(json.dumps, records)))
+    return path
+
+
+def entities_of_docs(path: Path) -> list[list[str]]:
+    return [[ent.text for ent in doc.ents] for doc in docs(path)]
+
+
+def test_warning_names_option_that_keeps_entities_inside_words(tmp_path: Path) -> None:
+    result = convert(write_german(tmp_path / "a.jsonl"), "-o", tmp_path, "--lang", "de")
+    assert "Entities whose boundaries are not token boundaries; their tokens get missing annotation: 2" in result.text
+    assert 'use `--tokens characters`, and train with `view = "characters"` of tener_ner' in result.text
+    licences = [[GERMAN[2][0][7:32]], [GERMAN[3][0][7:32]]]
+    assert entities_of_docs(tmp_path / "a.spacy") == [[], [], *licences]
+    result = convert(tmp_path / "a.jsonl", "-o", tmp_path / "c.spacy", "--lang", "de", "--tokens", "characters")
+    assert "missing annotation 0" in result.text
+    assert entities_of_docs(tmp_path / "c.spacy") == [["Excel"], ["Java"], *licences]
+    (tmp_path / "a.txt").write_text("Excel B-X\n")
+    result = convert(tmp_path / "a.txt", "-o", tmp_path / "b.spacy", "--lang", "de", "--tokens", "characters")
+    assert "--tokens had no effect" in result.text
+
+
+@pytest.mark.parametrize("splits_text", [True, False], ids=["character tokenizer", "character view"])
+def test_entities_inside_words_are_learned_from_characters(
+    tmp_path: Path, tiny_model: dict[str, Any], splits_text: bool
+) -> None:
+    path = tmp_path / "a.spacy"
+    convert(write_german(tmp_path / "a.jsonl"), "-o", path, "--lang", "de", "--tokens", "characters")
+    nlp = spacy.blank("de")
+    if splits_text:
+        nlp.tokenizer = make_char_tokenizer()(nlp)
+    view = "tokens" if splits_text else "characters"
+    nlp.add_pipe("tener_ner", config={"model": tiny_model, "view": view})
+    examples = read_examples(nlp, path)
+    optimizer = nlp.initialize(lambda: examples)
+    for _ in range(60):
+        nlp.update(examples, sgd=optimizer)
+    scores = nlp.evaluate(read_examples(nlp, path))
+    assert (scores["ents_f"], scores["ents_per_type"].keys()) == (1.0, {"SKILL", "LICENCE"})
+    for text, entities in GERMAN:
+        assert [entity.offsets for entity in read_entities(nlp(text))] == entities
+
+
+def test_unknown_language_is_reported_with_option(tmp_path: Path) -> None:
+    text = (
+        "Die Bewerberin hat gute Kenntnisse in Excel und sucht eine Stelle als Leiterin im Vertrieb. Sie lebt in Bonn."
+    )
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "label": [[36, 41, "SKILL"]]}))
+    result = convert(tmp_path / "a.jsonl", "-o", tmp_path)
+    assert "Language: unknown, but not English. Tokenized by the rules for all languages (xx)" in result.text
+    assert "Set the language, for example with --lang de" in result.text
+    assert "Language:" not in convert(tmp_path / "a.jsonl", "-o", tmp_path, "--lang", "de", "--force").text
 
 
 def test_misaligned_and_trimmed_spans_are_reported(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_file_without_annotated_records_raises_error(write: WriteFile, tmp_path:
 
 def test_very_long_sentence_and_token_are_converted(write: WriteFile, tmp_path: Path) -> None:
     (report,) = convert([write("a.txt", "字 O\n" * 10_000 + "x" * 400_000 + " B-X\n")], tmp_path)
-    assert (report.docs, report.tokens, report.entities, report.lang) == (1, 10_001, 1, "en")
+    assert (report.docs, report.tokens, report.entities, report.lang) == (1, 10_001, 1, "xx")
 
 
 def test_unsupported_language_raises_error(write: WriteFile, tmp_path: Path) -> None:
@@ -169,9 +169,33 @@ def test_language_is_detected_by_letters(write: WriteFile, tmp_path: Path) -> No
     [("京" + "x" * 19, "zh"), ("京" + "x" * 20, "en"), ("\U00020000 12, x", "zh"), ("яя" + "x" * 98, "en")],
 )
 def test_language_detection_uses_proportions_of_scripts(text: str, lang: str) -> None:
-    assert detect_language([text]) == detect_language(text) == lang
+    assert detect_language([text]) == detect_language([text[:1], text[1:]]) == lang
     with pytest.raises(UserError, match="cannot be detected"):
         detect_language([text, "я" * 3])
+
+
+@pytest.mark.parametrize(
+    ("text", "lang"),
+    [
+        (
+            "Die Bewerberin hat gute Kenntnisse in Excel und sucht für das Frühjahr eine Stelle in Köln und Umland. ",
+            "xx",
+        ),
+        (
+            "Le maire de la ville a été élu hier, mais il ne viendra pas à la fête de son voisin à côté de l'école. ",
+            "xx",
+        ),
+        (
+            "The mayor of the town was elected yesterday, but he will not be at the party of his neighbours in York. ",
+            "en",
+        ),
+    ],
+    ids=["German", "French", "English"],
+)
+def test_only_english_texts_are_detected_as_english(text: str, lang: str, write: WriteFile, tmp_path: Path) -> None:
+    columns = "".join(f"{word} O\n" for word in text.split()) + "\n"
+    (report,) = convert([write("a.txt", columns)], tmp_path)
+    assert detect_language([text]) == report.lang == lang
 
 
 @pytest.mark.parametrize("texts", [["12 345"], ["!?", ""], []])

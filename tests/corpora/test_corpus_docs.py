@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,21 @@ def test_sentence_doc_keeps_corpus_tokens() -> None:
     assert [token.text for token in doc] == ["高", "勇", "\ufffd\ufffd", "😂"]
     assert doc.text == "高勇\ufffd\ufffd😂"
     assert (ents(doc), iob(doc)) == ([("高勇", "NAME")], "BIOO")
+
+
+def test_punctuation_is_split_off_at_entity_boundaries() -> None:
+    notes = Notes()
+    text = AnnotatedText("Klasse B. (C1), Nr. 5., C++-Kurs", ())
+    words = Vocab()
+    doc = Doc(words, ["Klasse", "B.", "(C1),", "Nr.", "5.,", "C++-Kurs"], [True, True, True, True, True, False])
+    spans = ((0, 8), (11, 13), (16, 22), (24, 27))
+    annotated = replace(text, spans=tuple(EntitySpan(start, end, "X") for start, end in spans), line=3)
+    split = text_to_doc(lambda _: doc, annotated, note=notes.add)
+    assert [token.text for token in split] == ["Klasse", "B", ".", "(", "C1", "),", "Nr.", "5.", ",", "C++-Kurs"]
+    assert split.text == text.text
+    assert ents(split) == [("Klasse B", "X"), ("C1", "X"), ("Nr. 5.", "X")]
+    assert notes.counts == {Event.SPLIT: 3, Event.MISALIGNED: 1}
+    assert notes.examples[Event.SPLIT][0] == "line 3: 'B.' as 'B .'"
 
 
 def test_adjacent_entities_with_same_label_stay_separate() -> None:
