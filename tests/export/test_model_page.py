@@ -233,7 +233,7 @@ def test_lines_of_file_are_saved_as_records(page: ModelPage, nlp: Language) -> N
     page.browser.run(CATCH)
     page.choose(("\ufeff" + "\r\n".join(texts)).encode())
     [saved] = page.browser.wait(lambda: page.browser.run("return window.saved"), seconds=60)
-    assert page.text("progress") == f"Texts that are saved: {len(texts):,}"
+    assert page.text("progress") == f"Texts saved: {len(texts):,}"
     records = [json.loads(line) for line in saved.split("\n")[:-1]]
     assert [record["text"] for record in records] == texts
     for record in records[:3]:

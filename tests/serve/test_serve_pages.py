@@ -301,7 +301,7 @@ def test_page_reports_unreachable_service(browser, start):
         page.open()
         page.browser.wait(lambda: page.find("most").text == "20,000")
     page.enter("Berlin")
-    page.browser.wait(lambda: "does not answer" in page.find("problem").text)
+    page.browser.wait(lambda: "does not respond" in page.find("problem").text)
 
 
 def test_pages_prompt_for_api_key(browser, start):
