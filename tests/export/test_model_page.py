@@ -249,7 +249,7 @@ def test_lines_of_file_are_saved_as_records(page: ModelPage, nlp: Language) -> N
         lambda: page.text("file-problem") == "The file is not a text file in UTF-8. Save it as UTF-8 first."
     )
     page.choose("王小明去了上海\n".encode() * 30_000)
-    page.browser.wait(lambda: page.text("progress").startswith("Texts that are read: "))
+    page.browser.wait(lambda: page.text("progress").startswith("Texts processed: "))
     page.browser.driver.find_element("id", "stop").click()
     page.browser.wait(lambda: page.text("progress") == "Stopped: nothing is saved.")
     assert len(page.browser.run("return window.saved")) == 1
