@@ -37,5 +37,6 @@ OLD_FUNCTIONS = {
 
 # Old and new argument names, for each registered function.
 OLD_ARGUMENTS = {
+    "spacy_tener.MECT.v1": {"components": "radicals"},
     "spacy_tener.Teacher.v1": {"share": "weight", "completes": "only_missing_labels"},
 }

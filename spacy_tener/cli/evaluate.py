@@ -74,8 +74,13 @@ def evaluate_cli(
     elif displacy_path.is_file():
         raise CommandLineError(f"--displacy-path {displacy_path}: is a file", "Use a directory.")
     shown = displacy_path and displacy_path / ENTITIES_PAGE
-    for path in (output, page, _page_of_explanations(page) if page and explained else None, shown):
+    outputs = [
+        path for path in (output, page, _page_of_explanations(page) if page and explained else None, shown) if path
+    ]
+    for path in outputs:
         check_file(path, force)
+    if len({path.resolve() for path in outputs}) < len(outputs):
+        raise CommandLineError("Two outputs have the same path", "Choose another --output, --page or --displacy-path.")
     if explained and page is None:
         raise CommandLineError("--explain: requires a page of errors", "Add --page errors.html.")
     setup_gpu(gpu_id)

@@ -95,5 +95,5 @@ def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
     records = stream_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
     texts = [record[TEXT_COLUMN] for record in islice(records, limit)]
     if not texts:
-        raise UserError(f"{text or 'The text'}: is empty", "Pass a text that is not empty.")
+        raise UserError(f"{text.strip() or 'The text'}: is empty", "Pass a text that is not empty.")
     return texts

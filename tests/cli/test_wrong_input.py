@@ -158,6 +158,7 @@ WRONG_COMMAND_LINE = [
     ("serve a/model-best b/model-best", "The models don't have different names"),
     ("serve =a", "The models don't have different names"),
     ("serve model --allow-origin here", "'here' is not an origin"),
+    ("evaluate model gold.spacy -o {new}.json --page {new}.json", "Two outputs have the same path"),
     ("silver , text.txt -o {new}", "No pipeline given"),
     ("silver model text.txt -o {new} --entity-threshold 1.5", "Invalid value for '--entity-threshold'"),
     (
