@@ -15,7 +15,7 @@ from spacy.language import Language
 from spacy.tokens import Doc
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
-from spacy_tener.errors import RemedyError
+from spacy_tener.errors import UserError
 from spacy_tener.explain import explain
 from spacy_tener.pipeline.entity_lists import EntityLists
 from spacy_tener.pipeline.finding import TextWithWords, entity_labels, known_labels, make_doc
@@ -305,9 +305,9 @@ def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
         lists.add({"": PRODUCT, "甲": PRODUCT, COMPANY: PRODUCT})
     assert lists.words() == {COMPANY: PRODUCT}
     for label in ("", " ", "\ud800"):
-        with pytest.raises(RemedyError, match="is not a valid label"):
+        with pytest.raises(UserError, match="is not a valid label"):
             lists.add([COMPANY], label)
-    with pytest.raises(RemedyError, match="has two labels, PRODUCT and SHIP"):
+    with pytest.raises(UserError, match="has two labels, PRODUCT and SHIP"):
         lists.add({COMPANY: PRODUCT, f"{COMPANY} ": "SHIP"})
     with pytest.raises(ValueError, match="not the string"):
         lists.block(COMPANY)
@@ -423,7 +423,7 @@ def test_traditional_and_simplified_words_are_equivalent(blank: Language, lists:
     assert lists.words() == {"云海": "SHIP"}
     lists.block(["雲海"])
     assert lists.words() == {}
-    with pytest.raises(RemedyError, match="has two labels, SHIP and PRODUCT"):
+    with pytest.raises(UserError, match="has two labels, SHIP and PRODUCT"):
         lists.add({"云海": "SHIP", "雲海": PRODUCT})
 
 
