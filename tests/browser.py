@@ -28,11 +28,12 @@ class Browser:
 
     def __init__(self, driver: webdriver.Chrome) -> None:
         self.driver = driver
+        self._width = 0
 
     def open(self, url: str, size: tuple[int, int] = DESKTOP) -> float:
         """Load a page in a window of the given size. Return the seconds until its scripts have run."""
-        width, height = size
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
+        self._width, height = size
+        metrics = {"width": self._width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.driver.get_log("browser")
         started = time.perf_counter()
@@ -45,6 +46,10 @@ class Browser:
     def run(self, script: str, *arguments: Any) -> Any:
         """Run a script as the body of a function, and return its result."""
         return self.driver.execute_script(script, *arguments)
+
+    def fits_width(self) -> bool:
+        """Return whether the page is no wider than the window. On a phone, a wider page would increase `innerWidth`."""
+        return bool(self.run("return document.documentElement.scrollWidth <= arguments[0]", self._width))
 
     def console_messages(self) -> list[Any]:
         """Return the messages in the console since the page was opened."""

@@ -1,5 +1,5 @@
 (() => {
-  const { $, el, data, say, gap, chip, digits, hue, percent, meter, offsetsOf, excerpts, listing, searching } = parts;
+  const { $, el, data, say, gap, chip, digits, hue, percent, meter, columns, isShort, direction, offsetsOf, excerpts, listing, searching } = parts;
   const KINDS = {
     errors: "all errors", label: "other label", edges: "other boundaries", both: "other label and boundaries", missed: "missed",
     spurious: "spurious", right: "right", unannotated: "not annotated", texts: "all texts",
@@ -70,7 +70,7 @@
     }
     const sorted = [...labels].sort();
     const most = Math.max(...counts.values());
-    const columns = [...sorted, EDGES, NONE], rows = [...sorted, NONE];
+    const foundLabels = [...sorted, EDGES, NONE], rows = [...sorted, NONE];
     const name = (key, none) => (key === EDGES ? say("other boundaries") : key === NONE ? say(none) : chip(key));
     const describe = (key, none) => (key === EDGES ? say("with other boundaries") : key === NONE ? say(none) : key);
     const cell = (gold, found) => {
@@ -84,8 +84,10 @@
       return el("td", { "data-found": found === EDGES || found === NONE ? name(found, "missed") : found }, button);
     };
     $("matrix").replaceChildren(el("table", {},
-      el("thead", {}, el("tr", {}, el("td", {}, say("annotated ↓ found →")), ...columns.map((key) => el("th", { scope: "col" }, name(key, "missed"))))),
-      el("tbody", {}, ...rows.map((gold) => el("tr", {}, el("th", { scope: "row" }, name(gold, "spurious")), ...columns.map((found) => cell(gold, found)))))));
+      el("thead", {}, el("tr", {}, el("td", {}, say("annotated ↓ found →")), ...foundLabels.map((key) => el("th", { scope: "col" }, name(key, "missed"))))),
+      el("tbody", {}, ...rows.map((gold) => el("tr", {}, el("th", { scope: "row" }, name(gold, "spurious")), ...foundLabels.map((found) => cell(gold, found)))))));
+    // A matrix with many labels gets the full width of the page.
+    $("confusion").classList.toggle("large", $("matrix").scrollWidth > $("matrix").clientWidth);
   }
 
   // --- a click on a number shows the texts with the counted pairs
@@ -141,45 +143,86 @@
     return [...nodes, text.slice(offset, to)];
   }
   const cut = (span, start, end) => `${start > span.start ? " begun" : ""}${end < span.end ? " cut" : ""}`;
-  const SHORT = 10; // an entity of at most this many characters is not wrapped, even on a phone
   const single = (text, span, start, end) =>
-    el("mark", { class: `ent ${span.kind}${cut(span, start, end)}${span.end - span.start <= SHORT ? " short" : ""}`, style: { "--h": hue(span.label) } }, text.slice(start, end), ...(end < span.end ? [] : [el("small", {}, span.name)]));
+    el("mark", { class: `ent ${span.kind}${cut(span, start, end)}${isShort([text.slice(start, end)], span.name, room() - 2) ? " short" : ""}`, style: { "--h": hue(span.label) } }, text.slice(start, end), ...(end < span.end ? [] : [el("small", {}, span.name)]));
 
-  /** Nodes of a long group, which is split so that lines can be wrapped. */
-  function stacks(text, spans, start, end, most = 12) {
-    const nodes = [];
-    for (let from = start; from < end;) {
-      let to = Math.min(end, from + most);
-      const space = text.lastIndexOf(" ", to - 1) + 1;
-      if (to < end && space > from) to = space;
-      if (to < end && /[\udc00-\udfff]/.test(text[to])) to++;
-      nodes.push(stack(text, spans.filter((span) => span.start < to && span.end > from), from, to, from === start));
-      from = to;
+  // --- a group of overlapping spans
+
+  const [narrow, wide] = ["(max-width: 40rem)", "(min-width: 60rem)"].map((query) => matchMedia(query));
+  /** The number of columns of a group that is displayed without line breaks. */
+  const room = () => (narrow.matches ? 30 : wide.matches ? 90 : 56);
+  const isAbove = (span) => span.kind.startsWith("missed");
+
+  /** Nodes of a group. A long group is split so that lines can be wrapped. All parts have the same rows, and the same height. */
+  function stacks(text, spans, start, end) {
+    const rows = rowsOf(spans), nodes = [];
+    for (let from = start, to; from < end; from = to) {
+      to = partEnd(text, spans, rows, from, end);
+      nodes.push(stack(text, spans.filter((span) => span.start < to && span.end > from), rows, from, to, from === start));
     }
     return nodes;
   }
-  function stack(text, spans, from, to, isFirst) {
+  /** The grid row of each span. Gold entities are in row 1, the text is in row 2, and found entities are in the rows below. */
+  function rowsOf(spans) {
+    const ends = []; // end of the last span in each row below the text
+    return new Map(spans.map((span) => {
+      if (isAbove(span)) return [span, 1];
+      let below = ends.findIndex((last) => last <= span.start);
+      if (below < 0) below = ends.push(0) - 1;
+      ends[below] = span.end;
+      return [span, 3 + below];
+    }));
+  }
+  /** The end of the part of a group that begins at `from` and fits in a line, preferably at a space or at the boundary of a span. */
+  function partEnd(text, spans, rows, from, end) {
+    const farthest = Math.min(end, from + room()), near = spans.filter((span) => span.start <= farthest && span.end > from);
+    const fits = (to) => widthOf(text, near, rows, from, to) <= room();
+    if (farthest === end && fits(end)) return end;
+    const stops = [];
+    for (let to = from + 1; to <= farthest; to++) if (text[to - 1] === " " || near.some((span) => span.start === to || span.end === to)) stops.push(to);
+    const best = stops.findLast(fits);
+    if (best) return best;
+    let to = from + 1;
+    while (to < farthest && fits(to + 1)) to++;
+    return /[\udc00-\udfff]/.test(text[to] || "") ? to + 1 : to;
+  }
+  /** The approximate width of a part of a group in columns: a span is as wide as its text or its label, in its row. */
+  function widthOf(text, spans, rows, from, to) {
+    const added = new Map([[2, 0]]);
+    for (const span of spans) {
+      const [start, end] = [Math.max(span.start, from), Math.min(span.end, to)];
+      if (start < end) added.set(rows.get(span), (added.get(rows.get(span)) ?? 0) + Math.max(0, 0.75 * columns(span.name) + 2 - columns(text.slice(start, end))));
+    }
+    return columns(text.slice(from, to)) + Math.max(...added.values());
+  }
+  function stack(text, spans, rows, from, to, isFirst) {
     const edges = [...new Set([from, to, ...spans.flatMap((span) => [span.start, span.end])])].filter((edge) => from <= edge && edge <= to).sort((a, b) => a - b);
     const column = (edge) => edges.indexOf(edge) + 1;
-    const ends = []; // end of the last span in each row below the text
-    const bars = spans.map((span) => {
+    const bar = (span) => {
       const [start, end] = [Math.max(span.start, from), Math.min(span.end, to)];
-      let row = 1;
-      if (!span.kind.startsWith("missed")) {
-        let below = ends.findIndex((last) => last <= start);
-        if (below < 0) below = ends.push(0) - 1;
-        ends[below] = end;
-        row = 3 + below;
-      }
-      return el("mark", { class: `ent ${span.kind}${cut(span, start, end)}`, style: { "--h": hue(span.label), "grid-column": `${column(start)} / ${column(end)}`, "grid-row": row } },
+      return el("mark", { class: `ent ${span.kind}${cut(span, start, end)}`, style: { "--h": hue(span.label), "grid-column": `${column(start)} / ${column(end)}`, "grid-row": rows.get(span) } },
         el("small", {}, isFirst || start === span.start ? span.name : ""));
-    });
-    const above = bars.filter((bar, i) => spans[i].kind.startsWith("missed")), below = bars.filter((bar) => !above.includes(bar));
+    };
     const letters = edges.slice(0, -1).map((edge, i) => el("span", { style: { "grid-column": i + 1, "grid-row": 2 } }, text.slice(edge, edges[i + 1])));
-    return el("span", { class: "stack" }, ...above, ...letters, ...below);
+    const used = new Set(rows.values()), height = "minmax(1.7rem, auto)";
+    const heights = `${used.has(1) ? height : "0"} auto${` ${height}`.repeat(Math.max(...used, 2) - 2)}`;
+    return el("span", { class: "stack", style: { "grid-template-rows": heights } }, ...spans.filter(isAbove).map(bar), ...letters, ...spans.filter((span) => !isAbove(span)).map(bar));
   }
   const LEGEND = [["− annotated, not found", "missed"], ["+ found, not annotated", "spurious"], ["annotated → found", "spurious"]];
 
+  const FEW = 8; // links that are always shown
+  /** Links to the explanations of errors. Errors with the same words and label share a link. Most of many links are folded. */
+  function whyLinks(entry, unit, explained, wrong) {
+    const links = new Map();
+    for (const pair of wrong) {
+      const [start, end, label] = pair.gold || pair.found, key = JSON.stringify([entry.text.slice(unit(start), unit(end)), label]);
+      if (!links.has(key)) links.set(key, whyLink(entry, unit, explained, pair));
+    }
+    const separated = (nodes) => nodes.flatMap((node, i) => (i ? [say(", "), node] : [node])), all = [...links.values()];
+    const [few, more] = all.length > FEW + 2 ? [all.slice(0, FEW), all.slice(FEW)] : [all, []];
+    return [[" · ", say("why:"), gap, ...separated(few)],
+      more.length ? [el("details", { class: "more" }, el("summary", {}, say("{n} more explanations", { n: digits(more.length) })), ...separated(more))] : []];
+  }
   /** A link to the explanation of an error: of the gold entity, or of a spurious entity. */
   function whyLink({ text }, unit, explained, { gold, found }) {
     const [start, end, label] = gold || found;
@@ -199,9 +242,10 @@
     const explained = data.explained.texts[entry.number];
     const showAll = el("button", { type: "button", class: "plain" }, say("Show all {n} characters", { n: digits([...entry.text].length) }));
     showAll.addEventListener("click", () => { state.open.add(entry.number); list.redraw(entry); });
+    const [links, moreLinks] = explained === undefined || !wrong.length ? [[], []] : whyLinks(entry, unit, explained, wrong);
     return [
-      el("p", { class: "quiet" }, facts.join(" · "), ...(explained === undefined ? [] : [" · ", say("why:"), ...wrong.flatMap((pair, i) => [i ? say(", ") : gap, whyLink(entry, unit, explained, pair)])])),
-      entry.text ? el("p", { class: "line" }, ...line) : el("p", { class: "quiet" }, say("This text is empty.")), ...(clipped ? [showAll] : []),
+      el("p", { class: "quiet" }, facts.join(" · "), ...links), ...moreLinks,
+      entry.text ? el("p", { class: "line", dir: direction(entry.text) }, ...line) : el("p", { class: "quiet" }, say("This text is empty.")), ...(clipped ? [showAll] : []),
     ];
   }
   const list = listing({ draw, noun: "text" });
@@ -255,6 +299,7 @@
     list.go(list.items.indexOf(entry));
   }
   window.addEventListener("hashchange", showLinked);
+  for (const query of [narrow, wide]) query.addEventListener("change", show);
 
   showScores();
   showMatrix();

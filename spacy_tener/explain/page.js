@@ -1,5 +1,6 @@
 (() => {
-  const { $, el, data, say, gap, chip, count, percent, meter, offsetsOf, marked, listing, searching } = parts;
+  const { $, el, data, say, gap, chip, count, percent, meter, isShort, direction, offsetsOf, marked, listing, searching } = parts;
+  const SNIPPET = 80; // characters of a text in the list of texts
   const NEAR = 32; // characters on each side of an entity for which the words of the lexicon are shown
   const state = { text: null, chars: [], entity: -1 };
 
@@ -26,10 +27,11 @@
     noun: "text",
     chosen: (text) => { if (text !== state.text) showText(text); },
     draw(text) {
+      const characters = Array.from(text.text.slice(0, 2 * SNIPPET + 2));
       const facts = [count(text.entities.length, "entity", "entities")];
       if (text.entities.length) facts.push(say("lowest probability {probability}", { probability: percent(lowest(text)) }));
       if (mistakes(text)) facts.push(`${count(mistakes(text), "difference")}${gap}${say("from the annotation")}`);
-      return [el("span", { class: "snippet" }, Array.from(text.text.slice(0, 200)).slice(0, 80).join("")), el("span", { class: "quiet" }, facts.join(" · "))];
+      return [el("span", { class: "snippet", dir: direction(text.text) }, characters.length > SNIPPET ? `${characters.slice(0, SNIPPET).join("")}…` : text.text), el("span", { class: "quiet" }, facts.join(" · "))];
     },
   });
 
@@ -68,6 +70,7 @@
     const gold = goldOf(text);
     const { unit } = offsetsOf(text.text);
     const spans = text.entities.map((entity, index) => ({ start: unit(entity.start), end: unit(entity.end), entity, index }));
+    for (const node of document.querySelectorAll("#read .line")) node.dir = direction(text.text);
     $("text").replaceChildren(...marked(text.text, spans, ({ entity, index }, children, kind) =>
       mark(entity, index, `${kind}${text.gold && !isIn(gold, entity) ? " wrong" : ""}`, children)));
     const long = state.chars.length > 1200;
@@ -103,7 +106,7 @@
     const alternatives = entity.alternatives.map((alternative) => `${words(alternative)} ${alternative.label} ${percent(alternative.probability)}`);
     const name = `${entity.label} ${percent(entity.probability)}`;
     const button = () => el("small", { role: "button", tabindex: "-1", "aria-pressed": "false", "aria-label": `${words(entity)} ${name}` }, name);
-    const kinds = `ent${kind}${entity.probability < 0.5 ? " unsure" : ""}${withheld(entity, index) ? " withheld" : ""}${entity.end - entity.start + entity.label.length < 20 ? " short" : ""}`;
+    const kinds = `ent${kind}${entity.probability < 0.5 ? " unsure" : ""}${withheld(entity, index) ? " withheld" : ""}${isShort(children, name) ? " short" : ""}`;
     return el("mark",
       { class: kinds, "data-entity": index, style: { "--h": parts.hue(entity.label) },
         title: alternatives.length ? say("Alternatives: {alternatives}", { alternatives: alternatives.join(say(", ")) }) : say("No alternative has 1 % or more.") },

@@ -8,7 +8,7 @@ const SAMPLES = {
 const BLOCK = 5000;
 /** The entities in a text: they are marked in the text and listed, can be filtered by label and probability, and saved. */
 function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {} } = {}) {
-  const { $, el, chip, digits, download, hue, listing, marked, meter, offsetsOf, percent, say, setLabels, stored } = parts;
+  const { $, el, chip, digits, direction, download, hue, isShort, listing, marked, meter, offsetsOf, percent, say, setLabels, stored } = parts;
   const state = { text: "", entities: [], hidden: new Set() };
   const minimum = () => $("minimum").value / 100;
   const shownEntities = () => state.entities.filter(({ label, probability }) => !state.hidden.has(label) && (probability ?? 1) >= minimum());
@@ -45,6 +45,7 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
     const entities = shownEntities();
     state.numbers = new Map(state.entities.map((entity, number) => [entity, number]));
     $("text").replaceChildren();
+    $("text").dir = direction(state.text);
     for (const [from, to] of blocksOf(state.text, entities)) {
       const block = to - from < state.text.length ? el("div", { class: "block" }) : $("text");
       // The nodes are appended one by one, because the number of arguments of a call is limited.
@@ -64,10 +65,10 @@ function foundEntities({ drawn = () => {}, saved = () => ({}), reread = () => {}
   }
 
   function mark(entity, children, kind) {
-    const { label, text, probability } = entity;
+    const { label, probability } = entity;
     const name = kind.includes("cut") ? [] : [el("small", {}, label)];
     const title = probability === null ? label : `${label} ${percent(probability)}`;
-    const attributes = { class: `ent${kind}${text.length + label.length < 20 ? " short" : ""}`, "data-entity": state.numbers.get(entity), style: { "--h": hue(label) }, title };
+    const attributes = { class: `ent${kind}${isShort(children, label) ? " short" : ""}`, "data-entity": state.numbers.get(entity), style: { "--h": hue(label) }, title };
     return el("mark", attributes, ...children, ...name);
   }
 

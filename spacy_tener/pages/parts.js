@@ -95,6 +95,21 @@ const parts = (() => {
   const meter = (share, kind = "") =>
     el("span", { class: `meter ${kind}`, "aria-hidden": "true" }, el("i", { style: { width: `${100 * Math.min(1, Math.max(0, share))}%` } }));
 
+  // --- the size and the direction of a text
+
+  const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\u{1f300}-\u{1faff}\u{20000}-\u{3fffd}]/u;
+  /** The approximate width of a text in columns, as in a terminal: a Chinese or Japanese character has two columns. */
+  const columns = (text) => [...text].reduce((sum, char) => sum + (WIDE.test(char) ? 2 : 1), 0);
+  const SHORT = 28;
+  /** Whether an entity is displayed without line breaks. content: strings and elements of nested entities. name: the label, which has smaller letters. most: the maximum width in columns, by default what fits on the screen of a phone. */
+  function isShort(content, name, most = SHORT) {
+    const text = content.map((node) => node.textContent ?? node).join("");
+    return text.length <= most && columns(text) + 0.7 * columns(name) <= most;
+  }
+  const RIGHT_TO_LEFT = /[\p{Script=Arabic}\p{Script=Hebrew}\p{Script=Syriac}\p{Script=Thaana}\p{Script=Nko}]/u;
+  /** The direction of a text: that of its first letter. The labels that are inserted into the text have no effect. */
+  const direction = (text) => (RIGHT_TO_LEFT.test(/\p{L}/u.exec(text)?.[0] ?? "") ? "rtl" : "ltr");
+
   // --- offsets: the data has offsets in characters (code points), and JavaScript uses UTF-16 code units
 
   /** Return two functions for a text, which convert offsets in characters to code units, and code units to characters. */
@@ -257,5 +272,5 @@ const parts = (() => {
   dark.addEventListener("change", () => paint());
   paint({ dark: "dark", light: "light" }[stored.get("theme")]);
 
-  return { $, el, data, language, say, gap, setLabels, hue, chip, digits, count, percent, meter, offsetsOf, excerpts, marked, listing, searching, stored, download };
+  return { $, el, data, language, say, gap, setLabels, hue, chip, digits, count, percent, meter, columns, isShort, direction, offsetsOf, excerpts, marked, listing, searching, stored, download };
 })();

@@ -68,6 +68,7 @@ const STRINGS = {
     "+ found, not annotated": "+ 识别出来，没有标注",
     "annotated → found": "标注 → 识别",
     "why:": "原因：",
+    "{n} more explanations": "另有 {n} 条解释",
     ", ": "、",
     "There are no errors.": "没有错误。",
     "all labels": "所有标签",

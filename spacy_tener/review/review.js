@@ -112,7 +112,7 @@ const annotation = (() => {
 })();
 
 (() => {
-  const { $, el, data, say, gap, chip, digits, hue, count, percent, meter, excerpts, marked, listing, searching, stored, download } = parts;
+  const { $, el, data, say, gap, chip, digits, hue, count, percent, meter, isShort, direction, excerpts, marked, listing, searching, stored, download } = parts;
   const { inOrder, overlap, touches, isOpen, isDone } = annotation;
   const KINDS = { label: "other label", edges: "other boundaries", missing: "missing", extra: "extra" };
   const STORAGE_KEY = `review.${data.digest}`;
@@ -200,10 +200,14 @@ const annotation = (() => {
   function remove() {
     const entry = list.item, { at } = state;
     if (!entry || !at) return;
-    const index = stops(entry).indexOf(at);
+    const asked = isAsked(entry, at), index = stops(entry).indexOf(at);
+    if (at.all && !asked) return;
     change(entry, () => annotation.change(entry, at.all ? { answered: [questionOf(entry, at)] } : { out: [at] }));
     const rest = stops(entry);
-    select(rest.find((stop) => touches(entry, entityAt(at), stop.all || [stop])) || rest[Math.max(0, index - 1)]);
+    // After an answer to a question, go on like `answer`.
+    const next = asked && rest.find((stop) => isAsked(entry, stop));
+    select(next || rest.find((stop) => touches(entry, entityAt(at), stop.all || [stop])) || rest[Math.max(0, index - 1)]);
+    if (asked && !next) goOn();
   }
   function stretch(side, direction) {
     const entry = list.item, { at } = state, entity = at && !at.all && annotation.moveEdge(entry, at, side, direction);
@@ -250,9 +254,8 @@ const annotation = (() => {
 
   // --- drawing
 
-  const SHORT = 24; // an entity of at most this many characters, including its label, is not wrapped
   function mark(span, children, kind) {
-    const short = span.end - span.start + span.name.length <= SHORT ? " short" : "";
+    const short = isShort(children, span.name) ? " short" : "";
     const node = el("mark", { class: `ent ${span.state}${short}${isHere(span.at) ? " now" : ""}${kind}`, style: { "--h": hue(span.label) } },
       ...children, ...(kind.includes("cut") ? [] : [el("small", {}, span.name)]));
     shownAs.set(node, span.at);
@@ -280,7 +283,7 @@ const annotation = (() => {
     const kinds = byGold ? new Set(entry.questions.filter((_, index) => isOpen(entry, index)).map((question) => say(KINDS[kindOf(question)]))) : [];
     return [
       el("p", { class: "quiet" }, [say(isDone(entry) ? "✓ done" : "open"), say("Text {number}", { number: digits(entry.doc + 1) }), ...kinds].join(" · ")),
-      entry.text ? el("p", { class: "line", "data-text": entry.number }, ...pieces) : el("p", { class: "quiet" }, say("This text is empty.")),
+      entry.text ? el("p", { class: "line", dir: direction(entry.text), "data-text": entry.number }, ...pieces) : el("p", { class: "quiet" }, say("This text is empty.")),
       ...(cuts.length > 1 || cuts[0][0] > 0 || cuts[0][1] < entry.text.length ? [showAll] : []),
     ];
   }
@@ -409,7 +412,6 @@ const annotation = (() => {
   const FRAMES = byGold ? [["open", "annotated, open"], ["spurious", "+ found by the model, missing or different in the annotation"], ["right", "decided, or undisputed"], ["gone", "removed"]]
     : [["open", "found by the model, open"], ["right", "accepted, or added by you"], ["gone", "removed"]];
   $("legend").replaceChildren(...FRAMES.flatMap(([kind, meaning]) => [el("mark", { class: `ent ${kind}`, style: { "--h": 210 } }, say(meaning)), " "]));
-  $("help").open = innerWidth > 640;
   $("tools").hidden = !texts.length;
   if (!texts.length) showState(say(byGold ? "There is nothing to decide: the model agrees with the annotation everywhere." : "There are no texts to annotate."));
   // Labels that were added in an earlier session.

@@ -186,7 +186,7 @@ def test_filters_select_texts(browser: Browser, nlp: Language, tmp_path: Path, s
     browser.wait(lambda: lines(browser) == ["他在− ORG北京大学+ LOC。"])
     browser.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
     assert browser.driver.find_element("id", "shown").text == "4 texts"
-    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.fits_width()
     assert browser.run("return [scores, matrix].every((table) => table.scrollWidth <= table.clientWidth)")
     assert (browser.violations(), browser.console_messages(), browser.requested_urls()) == ([], [], [])
 
@@ -208,14 +208,89 @@ def test_overlapping_entities_are_stacked(browser: Browser, nlp: Language, tmp_p
     crossing = [Pair((2, 6, "PER"), (4, 8, "PER")), Pair((6, 36, "ORG"), (10, 33, "LOC"))]
     show(browser, tmp_path, None, [(nlp.make_doc(text), crossing)], PHONE)
     stacks = browser.run("return [...document.querySelectorAll('#list .stack')].map((stack) => stack.textContent)")
-    assert [re.sub("[^一-龥]", "", stack) for stack in stacks] == [text[2:14], text[14:26], text[26:36]]
-    assert [re.sub("[一-龥]", "", stack) for stack in stacks] == ["− PER− ORG+ PER+ LOC", "", ""]
+    assert [re.sub("[^一-龥]", "", stack) for stack in stacks] == [text[2:10], text[10:25], text[25:36]]
+    assert [re.sub("[一-龥]", "", stack) for stack in stacks] == ["− PER− ORG+ PER", "+ LOC", ""]
     above, below = (f"[...document.querySelectorAll('#list .stack .ent.{kind}')]" for kind in ("missed", "spurious"))
     edges = "map((mark) => [mark.getBoundingClientRect().top, mark.parentElement.getBoundingClientRect().top])"
     heights = browser.run(f"return [{above}.{edges}, {below}.{edges}]")
     assert max(top - stack for top, stack in heights[0]) < min(top - stack for top, stack in heights[1])
-    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.fits_width()
     assert (browser.violations(), browser.console_messages()) == ([], [])
+
+
+GERMAN = "Gesucht: Lead UX Designer (m/w/d) in München"
+JAPANESE = "昨日、東京大学大学院情報理工学系研究科電子情報学専攻で講演した。"
+ARABIC = "التقى عبد الفتاح السيسي مع وزير الخارجية الأمريكي أنتوني بلينكن في القاهرة"
+OVERLAPPING = [
+    (GERMAN, "Lead UX Designer", ["UX Designer"]),
+    (JAPANESE, "東京大学大学院情報理工学系研究科電子情報学専攻", ["東京", "情報", "理工", "電子"]),
+    (ARABIC, "وزير الخارجية الأمريكي أنتوني بلينكن", ["الأمريكي", "بلينكن"]),
+]
+# The left and right edges of all pieces of text in the stacks, from the first to the last piece.
+PIECES = """
+    const edges = (node) => { const { left, right } = node.getBoundingClientRect(); return [left, right]; };
+    return [...document.querySelectorAll("#list .stack > span")].map(edges);
+"""
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@pytest.mark.parametrize(("text", "gold", "found"), OVERLAPPING, ids=["German", "Japanese", "Arabic"])
+def test_overlapping_entities_have_one_frame_and_fit_on_page(
+    browser: Browser, tmp_path: Path, size: tuple[int, int], text: str, gold: str, found: list[str]
+) -> None:
+    def offsets(words: str, label: str) -> tuple[int, int, str]:
+        return text.index(words), text.index(words) + len(words), label
+
+    doc = Doc(spacy.blank("xx").vocab, words=list(text), spaces=[False] * len(text))
+    pairs = [Pair(offsets(gold, "ORG"), offsets(found[0], "LOC"), probability=0.9)]
+    pairs += [Pair(None, offsets(words, "PERSON"), probability=0.9) for words in found[1:]]
+    show(browser, tmp_path, None, [(doc, pairs)], size)
+    assert browser.fits_width()
+    stack_count, *heights = browser.run(
+        "const stacks = [...document.querySelectorAll('#list .stack')];"
+        "return [stacks.length, ...stacks.map((stack) => stack.getBoundingClientRect().height)]"
+    )
+    assert stack_count == 1 or (size == PHONE and text != GERMAN)
+    assert max(heights) - min(heights) < 1
+    if stack_count == 1:
+        pieces = browser.run(PIECES)
+        assert pieces == sorted(pieces, reverse=text == ARABIC)
+    assert (browser.violations(), browser.console_messages()) == ([], [])
+
+
+def test_links_to_explanations_are_unique_and_folded(browser: Browser, nlp: Language, tmp_path: Path) -> None:
+    text = "".join(f"张{number % 20}来了。" for number in range(60))
+    starts = [match.span() for match in re.finditer("张[0-9]+", text)]
+    doc = Doc(nlp.vocab, words=list(text), spaces=[False] * len(text))
+    html = errors_page(
+        Heading("Errors"), None, [(doc, [Pair((*span, "PER"), None) for span in starts])], explained=("why.html", [0])
+    )
+    (tmp_path / "errors.html").write_text(html, encoding="utf8")
+    browser.open((tmp_path / "errors.html").as_uri())
+    links = browser.driver.find_elements("css selector", "#list li a")
+    assert len({link.get_attribute("textContent") for link in links}) == len(links) == 20
+    assert [link.is_displayed() for link in links] == [True] * 8 + [False] * 12
+    browser.driver.find_element("css selector", "#list summary").click()
+    assert all(link.is_displayed() for link in links)
+    assert (browser.violations(), browser.console_messages()) == ([], [])
+
+
+@pytest.mark.parametrize("labels", [3, 24])
+def test_tables_fill_width_of_page(browser: Browser, nlp: Language, tmp_path: Path, labels: int) -> None:
+    names = [f"LABEL{number}" for number in range(labels)]
+    texts = [(nlp.make_doc("张三"), [Pair((0, 2, name), (0, 2, names[-1]))]) for name in names]
+    score = {"p": 0.5, "r": 0.5, "f": 0.5}
+    scores = {"ents_p": 0.5, "ents_r": 0.5, "ents_f": 0.5, "ents_per_type": dict.fromkeys(names, score)}
+    show(browser, tmp_path, scores, texts)
+    sections = browser.run(
+        "return [...document.querySelectorAll('main > section')].map((section) => {"
+        "const { left, right, top } = section.getBoundingClientRect(); return [left, right, top]; })"
+    )
+    (first, middle, top), (start, last, matrix_top), (*edges, _) = sections
+    assert ([first, last], top == matrix_top, middle < start) == (edges, labels == 3, labels == 3)
+    assert browser.run(
+        "return [scores, matrix].every((box) => box.firstChild.getBoundingClientRect().width >= box.clientWidth - 1)"
+    )
 
 
 def test_link_selects_text(browser: Browser, nlp: Language, tmp_path: Path) -> None:

@@ -93,6 +93,14 @@ def test_arrow_keys_move_between_entities(page):
     assert first.get_attribute("aria-pressed") == "true"
 
 
+def test_long_text_in_list_ends_with_ellipsis(learned, browser, tmp_path):
+    texts = ["𠮷" * 80, "𠮷" * 81, "Wort " * 30]
+    (tmp_path / "page.html").write_text(explain(learned("GRN"), texts).to_html(), encoding="utf8")
+    browser.open((tmp_path / "page.html").as_uri())
+    snippets = [node.get_attribute("textContent") for node in find(browser, "#list .snippet")]
+    assert snippets == ["𠮷" * 80, "𠮷" * 80 + "…", "Wort " * 16 + "…"]
+
+
 def test_page_without_lexicon_shows_note(page):
     browser = page("grn")
     assert not find(browser, "#lexicon")[0].is_displayed()

@@ -157,7 +157,7 @@ def test_keyboard_decisions_are_applied_to_corpus(reviewing: OpenPage) -> None:
         "长沙+ GPE 90.0 %",
     ]
     assert "0 of 4 texts done · 0 of 5 suspected errors decided" in review.text("progress")
-    assert review.browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert review.browser.fits_width()
     assert review.browser.violations() == []
     order = [line[:2] for line in review.lines()]
     keys = {"北京": ["a"], "王小": ["a", "r"], "长沙": ["a"], "好的": ["a"]}
@@ -192,7 +192,7 @@ def test_nested_decisions_are_applied_to_corpus(reviewing: OpenPage) -> None:
     first, *rest = review.lines()
     assert first == "在北京+ GPE 90.0 %大学+ ORG 90.0 %医学院ORG"
     assert rest == ["上海+ GPE 90.0 %PER大学ORGORG", "在上海大学+ GPE 90.0 %ORG"]
-    assert review.browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert review.browser.fits_width()
     assert review.browser.violations() == []
     assert "annotated: nothing · model: 北京大学 ORG 90.0 %" in review.text("position")
     review.keys("a", "a")
@@ -229,6 +229,7 @@ def test_text_opens_at_most_suspicious_error(browser: Browser, tmp_path: Path) -
     assert review.lines() == ["王小+ PER 40 %明PER去了上海GPE"]
     assert review.text("position").startswith("annotated: 王小明 PER")
     assert "1 of 1 texts with suspected errors" in review.text("about")
+    review.browser.driver.find_element("css selector", "#help summary").click()
     for kind in ("open", "spurious", "right", "gone"):
         assert review.browser.driver.find_element("css selector", f"#tools #legend .{kind}").is_displayed()
 
@@ -239,6 +240,39 @@ def test_last_decision_of_text_selects_next_text(annotating: OpenPage, key: str)
     review.keys(key)
     assert review.text("position").startswith("李")
     assert "0 of 2 texts done" in review.text("progress")  # the model may have missed other entities
+
+
+def test_removed_suggestions_select_next_suggestion(annotating: OpenPage) -> None:
+    docs = [annotated("王在李和张", [(0, 1, "PER"), (2, 3, "PER"), (4, 5, "PER")]) for _ in range(4)]
+    review = annotating(docs)
+    review.keys(*"xxxxxxxxxxxx")
+    assert "12 of 12 suggestions decided" in review.text("progress")
+    review.keys("x", "u")
+    assert "11 of 12 suggestions decided" in review.text("progress")
+
+
+def test_removed_annotation_selects_next_suspected_error(reviewing: OpenPage) -> None:
+    docs = [annotated("王在李", [(0, 1, "PER"), (2, 3, "PER")]), annotated("张三", [(0, 1, "PER")])]
+    review = reviewing(docs, [[(0, 1, "ORG")], [(0, 2, "PER")]])
+    review.keys("x", "x", "x")
+    assert "2 of 2 texts done · 3 of 3 suspected errors decided" in review.text("progress")
+
+
+JAPANESE = "東京大学大学院情報理工学系で講演"
+
+
+def test_text_with_many_entities_and_controls_fit_on_phone(reviewing: OpenPage) -> None:
+    labels = ["PER", "ORG", "LOC", "TITLE", "EVENT"]
+    found_parts = [(2 * number, 2 * number + 2, label) for number, label in enumerate(labels)]
+    review = reviewing([annotated(JAPANESE, [(0, 13, "ORG")])], [found_parts], PHONE)
+    assert review.browser.fits_width()
+    assert review.browser.run("return tools.getBoundingClientRect().height / innerHeight") < 0.3
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_explanation_of_keys_is_folded(annotating: OpenPage, size: tuple[int, int]) -> None:
+    review = annotating([annotated("王小明", [(0, 3, "PER")])], size)
+    assert not review.browser.driver.find_element("id", "legend").is_displayed()
 
 
 def test_undo_removes_new_entity_of_previous_text(annotating: OpenPage) -> None:

@@ -406,3 +406,20 @@ def test_api_page_is_translated_to_chinese(page):
     texts = page.browser.run(f"return [...document.querySelectorAll({told})].map((node) => node.textContent)")
     assert len(texts) > 50
     assert [text for text in texts if text and not any("一" <= char <= "龥" for char in text)] == []
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_very_long_word_of_entity_fits_in_text(browser, start, size):
+    word = "Donaudampfschifffahrts" * 12
+    with start({"de": rule_pipeline("de", PERSON_OR_ORGANISATION=word)}) as service:
+        page = Page(browser, service)
+        page.open(size=size)
+        page.enter(f"Die {word} kommt.")
+        page.wait_for_entities(word)
+        edges = browser.run(
+            "const right = (box) => box.right;"
+            "return [right(text.getBoundingClientRect()),"
+            " ...[...document.querySelector('#text .ent').getClientRects()].map(right)]"
+        )
+    assert max(edges) == edges[0]
+    assert browser.run("return getComputedStyle(document.getElementById('text')).overflowX") == "hidden"
