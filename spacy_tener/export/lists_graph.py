@@ -167,16 +167,15 @@ def _select(
         present = tags[positions]
         is_free = graph.ReduceMax(present, axes=[1], keepdims=0) < 0
         in_entity = (present > NO_WORD) & ~graph.Equal(present, outside)
-        # A blocked word within a list entity does not change the entity, but must not become a nested entity.
-        is_gap = graph.ReduceMin(in_entity.to(np.int64), axes=[1], keepdims=0) > 0
-        is_gap = is_gap & graph.Equal(graph.ReduceMax(new, axes=[1], keepdims=0), outside)
+        # A blocked word that overlaps a list entity does not change the entity, but no nested entity may contain it.
+        is_gap = ~is_free & graph.Equal(graph.ReduceMax(new, axes=[1], keepdims=0), outside)
 
         def mark(values: Value, selected: Value, marks: Value) -> Value:
             rows = graph.where_true(selected)
             pairs = (graph.Reshape(part[rows], [-1]) for part in (positions, marks))
             return graph.ScatterElements(values, *pairs, axis=0)
 
-        tags, gaps = mark(tags, is_free, new), mark(gaps, is_gap, new * 0 + 1)
+        tags, gaps = mark(tags, is_free, new), mark(gaps, is_gap, in_entity.to(np.int64))
         at = at + 1
         continues = graph.where_true(at < stops)
         return [at[continues], stops[continues], tags, gaps]
