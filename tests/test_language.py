@@ -23,7 +23,6 @@ NOT_REWRITTEN = [
     "docs",
     "docs/architectures",
     "research/papers.md",
-    "tests/pipeline",
 ]
 # Phrase -> files in which it is right.
 ALLOWED = {

@@ -364,7 +364,7 @@ def test_blocked_word_inside_listed_word_is_not_an_entity(trained):
 
 
 def test_loss_is_the_same_in_windows_and_from_emissions(trained):
-    """A model that knows a document by heart has hardly any loss of it, whole or in windows."""
+    """A model that overfits a document has a very low loss for it, as a whole text or in windows."""
     nlp = trained()
     pipe = nlp.get_pipe("tener_ner")
     examples = [Example(nlp.make_doc(text), gold(nlp, text, spans)) for text, spans in TEXTS]
