@@ -26,7 +26,7 @@ else:
     import fcntl
 
 # Suggested fixes for common operating system errors, by error code.
-_REMEDIES = {
+_FIXES = {
     errno.ENOSPC: "Free some space, or choose another path.",
     errno.EDQUOT: "Free some space, or choose another path.",
     errno.EACCES: "Change its permissions, or choose another path.",
@@ -166,7 +166,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = f"{path}: cannot be written: {error.strerror or error}"
-        raise UserError(reason, _REMEDIES.get(error.errno or 0, "Check the path and its file system.")) from error
+        raise UserError(reason, _FIXES.get(error.errno or 0, "Check the path and its file system.")) from error
 
 
 @contextlib.contextmanager

@@ -38,12 +38,11 @@ _USED_BY = {
     "tag_names": (TOKENS,),
 }
 
-
+# How to keep entities whose boundaries are inside tokens. It is printed after the examples of these events.
 _KEEP_BY_CHARACTERS = (
     'To learn and find these entities, use `--tokens characters`, and train with `view = "characters"` of tener_ner.'
 )
-# How to avoid a correction or omission, which is printed after the examples.
-_EVENT_REMEDIES = {Event.MISALIGNED: (_KEEP_BY_CHARACTERS,), Event.SPLIT: (_KEEP_BY_CHARACTERS,)}
+_INSIDE_TOKENS = (Event.MISALIGNED, Event.SPLIT)
 
 
 @command("convert")
@@ -157,9 +156,8 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
     for event, count in report.notes.counts.items():
         examples = report.notes.examples[event]
         ending = f" ... {count - len(examples)} more" if count > len(examples) else ""
-        msg.warn(
-            f"{event.value}: {count:,}", "\n".join(["; ".join(examples) + ending, *_EVENT_REMEDIES.get(event, ())])
-        )
+        fix = f"\n{_KEEP_BY_CHARACTERS}" if event in _INSIDE_TOKENS else ""
+        msg.warn(f"{event.value}: {count:,}", "; ".join(examples) + ending + fix)
 
 
 def _counts(report: ConversionReport) -> Sequence[tuple[str, str]]:
