@@ -89,7 +89,7 @@ def name_errors(registered: str) -> Iterator[None]:
         problem = str(error)
     else:
         return
-    raise UserError(f"{registered}: {problem}", "Correct the config.")
+    raise UserError(f"{registered}: {problem}", "Correct the setting.")
 
 
 def _describe(error: Any) -> str:

@@ -50,10 +50,11 @@ def calibrate_cli(
     (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
     probability thresholds are removed.
 
-    With --precision 0.9, the command also sets a probability threshold for each label or group of labels. The threshold
-    is as low as possible, but at least 90 % of the entities above it are correct. In texts similar to DATA, this
-    precision is reached with the confidence level --confidence. Labels that cannot reach the precision get no
-    threshold. Requires scipy (extra `train`).
+    With --precision 0.9, the command also sets a probability threshold for each label or group of labels. At least 90 %
+    of the entities above the threshold are correct. In texts similar to DATA, this precision is reached with the
+    confidence level --confidence. To find the threshold, the command tests lower and lower values, and stops at the
+    first value for which the precision is not certain enough. Labels for which the first value fails get no threshold.
+    Requires scipy (extra `train`).
     """
     check_new(output, force)
     if precision is None:
@@ -114,8 +115,7 @@ def _print_thresholds(fitted: Sequence[Threshold], precision: float, confidence:
     unmet = [label for group in fitted if group.value is None for label in group.labels]
     if unmet:
         msg.warn(
-            f"Too few correct entities for a precision of {precision}. These labels have no threshold: "
-            + ", ".join(unmet),
+            f"No threshold ensures a precision of {precision} for these labels: {', '.join(unmet)}",
             "Annotate more texts, or use a lower precision.",
         )
     msg.info(f"On similar texts, the precision of each row is at least {precision}, with a confidence of {confidence}")

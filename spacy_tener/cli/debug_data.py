@@ -30,6 +30,8 @@ from ._common import (
 )
 
 _NAME_CORPORA = "Set the paths, for example --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
+# Code of spaCy's error for a config without the section [nlp].
+_NO_NLP = "[E985]"
 _NOT_COUNTED = "The following report of spaCy doesn't count them as missing values."
 
 
@@ -69,6 +71,8 @@ def debug_data_cli(
     except ValueError as error:
         if not is_spacy_error(error):
             raise
+        if _NO_NLP in str(error):
+            raise UserError(f"{config_path}: no section [nlp]", "Use a complete config for `spacy train`.") from error
         raise UserError(f"{config_path}: {message_of(error)}", _NAME_CORPORA) from error
 
 

@@ -65,6 +65,8 @@ def export_cli(
         refuse_options(ctx, ["wasm"], "no page is written", "Add --page.")
     if page and page.suffix != ".html":
         page /= "index.html"
+    if page and page == output:
+        raise CommandLineError("--output and --page have the same path", "Use different files.")
     for path in (output, page):
         check_file(path, force)
     check_libraries()

@@ -89,6 +89,8 @@ def suggest_cli(
     if not blank:
         PipelineNER.of(nlp)  # Report an error early if the pipeline has no `tener_ner`.
     shown = names(labels) or entity_labels(nlp)
+    if has_interface and not shown:
+        raise CommandLineError(f"{model} has no labels for the interface of {format}", "Add --labels, such as PER,ORG.")
     records = require_records(stream_records(find_texts(texts)[0]), texts)
     known_texts = [record[TEXT_COLUMN] for record in stream_records(find_texts(annotated or [])[0])]
     chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)

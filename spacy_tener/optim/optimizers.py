@@ -43,7 +43,10 @@ class RatedOptimizer(Optimizer):
         self.rates = dict(rates or {})
         super().__init__(learn_rate, **settings)
         factors = {f"rates[{pattern!r}]": rate for pattern, rate in self.rates.items()}
-        self._check_not_negative(learn_rate=self.learn_rate, L2=self.L2, **factors)
+        self._check_not_negative(learn_rate=self.learn_rate, L2=self.L2, grad_clip=self.grad_clip, **factors)
+        for name, decay in {"beta1": self.b1, "beta2": self.b2}.items():
+            if not 0.0 <= decay < 1.0:
+                self._raise_error(f"{name} must be at least 0 and below 1; got {decay}")
 
     def _check_not_negative(self, **numbers: float) -> None:
         for name, number in numbers.items():
@@ -51,7 +54,7 @@ class RatedOptimizer(Optimizer):
                 self._raise_error(f"{name} must be at least 0; got {number}")
 
     def _raise_error(self, problem: str) -> NoReturn:
-        raise UserError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the config.")
+        raise UserError(f"spacy_tener.{type(self).__name__}.v1: {problem}", "Correct the setting.")
 
     def factor_of(self, name: str) -> float:
         """Return a parameter's learning rate multiplier.

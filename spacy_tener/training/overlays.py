@@ -98,7 +98,10 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     try:
         config = _apply_overlays(config, read, base)
     except ConfigError as error:
-        fix = _suggest_fix(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
+        # An invalid value must be corrected. In another order, the overlays could work only because another overlay
+        # replaces the section with the value.
+        may_reorder = error.fix != _CORRECT_VALUE and 1 < len(overlays) <= _MAX_PERMUTED
+        fix = _suggest_fix(config, read) if may_reorder else ""
         raise ConfigError(error.reason, fix or error.fix) from error
     return with_settings(config, settings)
 
@@ -429,6 +432,8 @@ def fill(config: Config) -> Config:
 
     The components are created once for validation, so this function takes about as long as loading the pipeline.
     """
+    if "nlp" not in config:
+        raise ConfigError("The config has no section [nlp]", "Begin with a complete config, such as weibo or your own.")
     check_no_ner(config)
     check_renamed(config)
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config

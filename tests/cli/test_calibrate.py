@@ -117,7 +117,7 @@ def test_label_below_precision_loses_existing_threshold(model, tmp_path):
     path.write_text(json.dumps({**cfg_of(model), "threshold": {"GPE": 0.25}}), encoding="utf8")
     code, output = calibrate(model, tmp_path / "dev.spacy", "-o", model, "--force", "--precision", 0.8)
     assert code == 0, output
-    assert "These labels have no threshold: GPE" in output
+    assert "No threshold ensures a precision of 0.8 for these labels: GPE" in output
     found = cfg_of(model)["threshold"]
     assert found["GPE"] == 0.0
     assert 0.0 < found["PER"] < 1.0

@@ -113,6 +113,16 @@ def test_overlay_replaced_by_later_overlay_raises_error() -> None:
     assert compose("weibo", ["lac", "segment"])
 
 
+def test_invalid_value_is_not_fixed_by_order_that_drops_it(overlay) -> None:
+    own = overlay(f'[{TOK2VEC}]\nwidth = "wide"\n')
+    assert compose_error("flat-atssa", own).fix == "Correct or remove the value."
+
+
+def test_config_without_nlp_raises_error(overlay) -> None:
+    with pytest.raises(ConfigError, match=r"no section \[nlp\]"):
+        compose(overlay("[training]\nmax_steps = 3\n"))
+
+
 def test_later_overlay_takes_precedence(overlay) -> None:
     first = overlay(f"[{TOK2VEC}]\nwidth = 64\nheads = 2\n")
     second = overlay(f"[{TOK2VEC}]\nwidth = 96\n")
@@ -389,7 +399,7 @@ def test_invalid_setting_raises_error(setting: str, reason: str, fix: str) -> No
 @pytest.mark.parametrize("setting", ["components.tener_ner.threshold=7", f"{TOK2VEC}.heads=5"])
 def test_error_of_registered_function_has_one_solution(setting: str) -> None:
     error = compose_error(settings=(setting,))
-    assert error.fix == "Correct the config."
+    assert error.fix == "Correct the setting."
     assert "Correct" not in error.reason
 
 

@@ -76,6 +76,16 @@ def test_page_shows_escaped_non_utf8_file_name(model: Path, raw_texts: Path, tmp
     assert (code, "王小明去了上海" in page, "\\udcd0\\udcc2\\udcce\\udcc5.jsonl" in page) == (0, True, True)
 
 
+def test_label_studio_without_model_needs_labels(raw_texts: Path, tmp_path: Path) -> None:
+    arguments = "suggest", "blank:zh", raw_texts, "-o", tmp_path / "a.json"
+    ran = run_tener(*arguments)
+    assert ran.code == 2
+    assert "Add --labels" in ran.stderr
+    assert not list(tmp_path.glob("a*"))
+    assert run_tener(*arguments, "--labels", "SKILL").code == 0
+    assert 'value="SKILL"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
+
+
 def test_label_studio_tasks_get_interface_file(model: Path, raw_texts: Path, tmp_path: Path) -> None:
     assert call("suggest", model, raw_texts, "-o", tmp_path / "a.json")[0] == 0
     assert len(json.loads((tmp_path / "a.json").read_text(encoding="utf8"))) == len(TEXTS)

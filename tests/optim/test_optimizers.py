@@ -183,6 +183,9 @@ def test_weight_decay_applies_to_sparse_rows() -> None:
                 ({"learn_rate": object()}, "Invalid schedule for 'learn_rate'"),
             ]
         ),
+        (Adam, {"beta1": 1.5}, "beta1 must be at least 0 and below 1; got 1.5"),
+        (Adam, {"beta2": float("nan")}, "beta2 must be at least 0 and below 1; got nan"),
+        (Adam, {"grad_clip": -1.0}, "grad_clip must be at least 0; got -1.0"),
         (SGD, {"momentum": 1.0}, "momentum must be below 1; got 1.0"),
         (SGD, {"momentum": -0.5}, "momentum must be at least 0; got -0.5"),
         (SGD, {"clip_value": -1.0}, "clip_value must be at least 0"),

@@ -48,13 +48,15 @@ class FlatConfig(StackConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.distances is not None and not self.distances:
+            raise SettingError("distances must not be empty; use null for all four distances")
         if len(set(self.used_distances)) < len(self.used_distances):
             raise SettingError(f"distances must have each distance once; got {self.distances}")
 
     @property
     def used_distances(self) -> Sequence[str]:
         """The distances that the relative position embeddings encode. Defaults to all four distances."""
-        return self.distances or DISTANCES
+        return DISTANCES if self.distances is None else self.distances
 
 
 @dataclass(frozen=True, kw_only=True, config=STRICT)
