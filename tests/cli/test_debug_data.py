@@ -78,7 +78,7 @@ def test_invalid_setting_is_named_in_output(tmp_path: Path, train: str) -> None:
 
 def test_incomplete_config_raises_error(tmp_path: Path) -> None:
     (tmp_path / "part.cfg").write_text("[training]\nmax_steps = 3\n")
-    ran = CommandResult("debug-data", tmp_path / "part.cfg")
+    ran = CommandResult("tener", "debug-data", tmp_path / "part.cfg")
     assert "no section [nlp]" in ran.text
     assert "Use a complete config" in ran.text
 

@@ -80,7 +80,7 @@ def test_label_studio_without_model_needs_labels(raw_texts: Path, tmp_path: Path
     arguments = "suggest", "blank:zh", raw_texts, "-o", tmp_path / "a.json"
     ran = run_tener(*arguments)
     assert ran.code == 2
-    assert "Add --labels" in ran.stderr
+    assert "Add --labels" in ran.text
     assert not list(tmp_path.glob("a*"))
     assert run_tener(*arguments, "--labels", "SKILL").code == 0
     assert 'value="SKILL"' in (tmp_path / "a-interface.xml").read_text(encoding="utf8")
