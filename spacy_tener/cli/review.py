@@ -16,8 +16,9 @@ from ..files import check_folder, locked, write_bytes
 from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels
 from ..processes import interrupted_by_signals
+from ..review.cross_validation import cross_train, cross_validation
 from ..review.page import PAGE, apply_to_corpus, write_review
-from ..review.suspected_errors import ReviewedDoc, cross_train, cross_validation, describe_model, find_suspected_errors
+from ..review.suspected_errors import ReviewedDoc, describe_model, find_suspected_errors
 from ..training.config_files import BASES, names_in
 from . import options
 from ._common import (
