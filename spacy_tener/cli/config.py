@@ -35,9 +35,7 @@ def config_cli(
     base: Annotated[str | None, typer.Argument(help="Config: a name such as weibo, or a path")] = None,
     overlays: options.Overlays = None,
     settings: options.Settings = None,
-    lang: Annotated[
-        str | None, options.lang("chooses the config (default: detected in the training texts)", optional=True)
-    ] = None,
+    lang: Annotated[str | None, options.lang("chooses the config (default: detected in the training texts)")] = None,
     optimize: Annotated[
         str, options.choice(("--optimize", "-O"), "Goal, which chooses the overlays", GOALS)
     ] = EFFICIENCY,

@@ -51,16 +51,15 @@ def limit(of: str) -> Any:
     return typer.Option("--limit", "-n", help=f"Maximum number of texts ({of})", min=1)
 
 
-def lang(of: str, *, auto: bool = False, optional: bool = False) -> Any:
+def lang(of: str, *, auto: bool = False) -> Any:
     """Return the option `--lang`, the text language.
 
     of (str): Purpose of the language, such as "determines the tokenizer", for the help text.
     auto (bool): Whether `auto` is a valid value.
-    optional (bool): Whether the language may be left out.
     """
 
     def check(value: str | None) -> str | None:
-        if not (auto and value == "auto") and not (optional and value is None):
+        if value is not None and not (auto and value == "auto"):
             try:
                 get_lang_class(value)
             except ImportError as error:

@@ -7,24 +7,32 @@ a subdirectory for each fold:
     OUTPUT/folds/1/train.spacy    training data: all folds except the first
     OUTPUT/folds/1/model-best     pipeline trained on this data
 
-If `cross_train` is called again after an interruption, it skips folds whose pipeline is already trained. Used by the
-command `review`.
+If `cross_train` is called again after an interruption, it skips folds whose pipeline is already trained. The pipelines
+of a learning curve, which are trained on a part of this data, are in OUTPUT/folds-25 and OUTPUT/folds-50. Used by the
+commands `review` and `calibrate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
+from statistics import stdev
+from typing import Any, NamedTuple
 
 import spacy
+from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Config
 
-from ..corpora.docs import write_docs
-from ..corpora.folds import assign_folds
+from ..corpora.docs import read_docs, write_docs
+from ..corpora.folds import assign_folds, text_key
 from ..errors import UserError
+from ..evaluation.scores import Confusion, total
 from ..nn.run import use_gpu
 from ..training.config_files import ConfigError, corpus_reader
 from ..training.overlays import compose
@@ -32,6 +40,12 @@ from ..training.runs import MODEL, Echo, Processes, TrainingRun, is_trained, tra
 from .suspected_errors import ReviewedDoc, find_suspected_errors
 
 FOLDS, DATA = "folds", "train.spacy"
+# Name of the micro average over all labels.
+ALL = "All"
+# File name of the scores.
+SCORES = "scores.json"
+# For the learning curve, models are also trained on a quarter and on half of the texts.
+CURVE = (4, 2)
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,7 @@ class CrossValidation:
     folds (int): Number of folds.
     gpu_id (int): The GPU, or -1 for the CPU.
     code (Path | None): A Python file to import before training, with additional registered functions.
+    share (int): Train on one of `share` parts of each fold's training data, such as 4 for a quarter.
     """
 
     config: Config
@@ -52,10 +67,12 @@ class CrossValidation:
     folds: int
     gpu_id: int = -1
     code: Path | None = None
+    share: int = 1
 
     def folder(self, fold: int) -> Path:
         """Return a fold's directory. Fold indices start at 0, and directory names at 1."""
-        return self.output / FOLDS / str(fold + 1)
+        name = FOLDS if self.share == 1 else f"{FOLDS}-{100 // self.share}"
+        return self.output / name / str(fold + 1)
 
 
 def cross_validation(
@@ -114,6 +131,7 @@ def cross_train(
 
     def train_fold(fold: int) -> None:
         docs = [doc for doc, fold_of_doc in zip(validation.docs, folds, strict=True) if fold_of_doc != fold]
+        docs = first_share(docs, validation.share)
         run = fold_run(validation, fold, docs)
         trained = is_trained(run)
         begun(fold, trained)
@@ -133,7 +151,13 @@ def cross_train(
     use_gpu(validation.gpu_id)
     for fold in range(validation.folds):
         docs = [(number, doc) for number, doc in enumerate(validation.docs) if folds[number] == fold]
-        yield from find_suspected_errors(spacy.load(validation.folder(fold) / MODEL), docs)
+        for reviewed in find_suspected_errors(spacy.load(validation.folder(fold) / MODEL), docs):
+            yield replace(reviewed, fold=fold)
+
+
+def first_share(docs: Sequence[Doc], share: int) -> list[Doc]:
+    """Return one of `share` equal parts of a corpus. A smaller part is contained in the larger parts."""
+    return [doc for doc, part in zip(docs, assign_folds(docs, share), strict=True) if part == 0]
 
 
 def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> TrainingRun:
@@ -151,3 +175,112 @@ def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> Tra
         fix = "Set path = ${paths.train} in [corpora.train]."
         raise ConfigError("The training corpus of the config has another path", fix)
     return TrainingRun(folder.name, folder, config, gpu_id=validation.gpu_id, code=validation.code)
+
+
+@dataclass(frozen=True)
+class CrossValidatedScore:
+    """Precision, recall and F1 of cross-validated predictions.
+
+    p (float): Precision.
+    r (float): Recall.
+    f (float): F1.
+    p_std (float): Standard deviation of the precision over the folds.
+    r_std (float): Standard deviation of the recall over the folds.
+    f_std (float): Standard deviation of F1 over the folds.
+    n_entities (int): Number of gold entities.
+    """
+
+    p: float
+    r: float
+    f: float
+    p_std: float
+    r_std: float
+    f_std: float
+    n_entities: int
+
+
+class CurvePoint(NamedTuple):
+    """A point of the learning curve: F1 of models that are trained on some of the texts.
+
+    texts (int): Mean number of training texts.
+    f (float): Cross-validated F1.
+    f_std (float): Standard deviation of F1 over the folds.
+    """
+
+    texts: int
+    f: float
+    f_std: float
+
+
+def n_training_texts(validation: CrossValidation) -> int:
+    """Return the mean number of texts on which the models of a cross-validation are trained."""
+    return round(len(validation.docs) * (1 - 1 / validation.folds) / validation.share)
+
+
+def scores_to_json(scores: Mapping[str, CrossValidatedScore], curve: Sequence[CurvePoint]) -> str:
+    """Serialize cross-validated scores and a learning curve as JSON."""
+    content: dict[str, Any] = {"scores": {label: asdict(score) for label, score in scores.items()}}
+    if curve:
+        content["learning_curve"] = [point._asdict() for point in curve]
+    return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+
+def cross_validated_scores(reviewed: Iterable[ReviewedDoc]) -> dict[str, CrossValidatedScore]:
+    """Score cross-validated predictions: the micro average over all labels (`All`), followed by each label.
+
+    The counts of all folds are added up before the scores are computed, which is less biased than the mean of the
+    folds' F1 scores (Forman and Scholz, 2010). The standard deviations are those of the folds' scores, over the folds
+    that have an entity with the label.
+    """
+    by_fold: dict[int, list[Mapping[str, Confusion]]] = defaultdict(list)
+    for doc in reviewed:
+        by_fold[doc.fold].append(doc.counts)
+    labels = sorted({label for counts in chain.from_iterable(by_fold.values()) for label in counts})
+    return {
+        ALL: _score([total(chain.from_iterable(count.values() for count in counts)) for counts in by_fold.values()]),
+        **{
+            label: _score([total(count[label] for count in counts if label in count) for counts in by_fold.values()])
+            for label in labels
+        },
+    }
+
+
+def _score(folds: Sequence[Confusion]) -> CrossValidatedScore:
+    """Return the scores over all folds, and their standard deviations.
+
+    folds (Sequence[Confusion]): The counts in each fold.
+    """
+    pooled = total(folds)
+    p, r, f = _precision_recall_f1(pooled)
+    of_folds = [_precision_recall_f1(fold) for fold in folds if any(fold)]
+    p_std, r_std, f_std = map(stdev, zip(*of_folds, strict=True)) if len(of_folds) > 1 else (0.0, 0.0, 0.0)
+    return CrossValidatedScore(p, r, f, p_std, r_std, f_std, pooled.tp + pooled.fn)
+
+
+def _precision_recall_f1(counts: Confusion) -> tuple[float, float, float]:
+    """Return precision, recall and F1, with 0 for a score without entities."""
+    tp, fp, fn = counts
+    return tp / max(1, tp + fp), tp / max(1, tp + fn), 2 * tp / max(1, 2 * tp + fp + fn)
+
+
+def fold_pipelines(output: Path, docs: Sequence[Doc]) -> Iterator[tuple[Language, Set[str]]]:
+    """Yield the pipeline of each fold of a finished cross-validation, with the texts that it was not trained on.
+
+    Raises a UserError if the directory contains no trained folds, or if the corpus is not the one that was divided.
+
+    output (Path): The output directory of `review`.
+    docs (Sequence[Doc]): The corpus.
+    YIELDS (tuple[Language, Set[str]]): A pipeline, and the keys of its texts (see `text_key`).
+    """
+    folders = sorted((output / FOLDS).glob(f"*/{MODEL}"), key=lambda path: int(path.parent.name))
+    review = f"`tener review CONFIG CORPUS --output {output}`"
+    if len(folders) < 2:
+        raise UserError(f"{output}: there are no pipelines of folds", f"Train them with {review}.")
+    texts = [text_key(doc.text) for doc in docs]
+    folds = assign_folds(docs, len(folders))
+    for fold, folder in enumerate(folders):
+        inside = {text for text, fold_of_text in zip(texts, folds, strict=True) if fold_of_text == fold}
+        if {text_key(doc.text) for doc in read_docs(folder.parent / DATA)} != set(texts) - inside:
+            fix = f"Pass the texts of the review, or review these texts with another --output: {review}."
+            raise UserError(f"{folder}: was trained on other texts than those outside its fold", fix)
+        yield spacy.load(folder), inside

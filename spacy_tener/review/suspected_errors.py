@@ -6,14 +6,15 @@ A model overfits to the errors in its training data, and would reproduce them. T
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 from spacy.language import Language
 from spacy.tokens import Doc, Span
 from spacy.training import Example
 from spacy.util import minibatch
 
+from ..evaluation.scores import Confusion, count_confusions
 from ..pipeline.decoding import likelihoods
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..pipeline.finding import PipelineNER, crf_pipes
@@ -76,6 +77,8 @@ class ReviewedDoc:
     unknown (int): Number of gold entities whose label the model doesn't have. These entities are not reviewed.
     group (str | None): Key in `doc.spans` for the span group with nested entities. None if only outermost entities are
         reviewed.
+    counts (Mapping[str, Confusion]): The numbers of true positives, false positives and false negatives by label.
+    fold (int): Index of the cross-validation fold that contains the Doc.
     """
 
     number: int
@@ -84,6 +87,8 @@ class ReviewedDoc:
     suspected_errors: tuple[SuspectedError, ...]
     unknown: int
     group: str | None = None
+    counts: Mapping[str, Confusion] = field(default_factory=dict)
+    fold: int = 0
 
     @property
     def entities(self) -> list[Span]:
@@ -161,7 +166,8 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
         unknown = {entity for entity in gold if entity.label not in ner.labels}
         errors = disagreements(number, gold, annotated, nested=group is not None)
         known_errors = tuple(error for error in errors if unknown.isdisjoint(error.gold))
-        yield ReviewedDoc(number, doc, likelihood, known_errors, len(unknown), group)
+        counts = count_confusions({*offsets}, {entity.offsets for entity in annotated})
+        yield ReviewedDoc(number, doc, likelihood, known_errors, len(unknown), group, counts)
 
 
 def _without_annotation(nlp: Language, doc: Doc) -> Doc:
