@@ -390,8 +390,8 @@ Rows = list[tuple[int, list[str]]]
 def _merge_word_ranges(rows: Rows, token: int, tag: int) -> Rows:
     """Replace the words of each multiword token by the token, as it is written in the text.
 
-    In CoNLL-U, the line `1-2 im` is followed by its words `1 in` and `2 dem`. The merged token gets the tag of its first
-    word that is part of an entity. Empty nodes such as `8.1`, which do not occur in the text, are removed.
+    In CoNLL-U, the line `1-2 im` is followed by its words `1 in` and `2 dem`. The merged token gets the tag of its
+    first word that is part of an entity. Empty nodes such as `8.1`, which do not occur in the text, are removed.
 
     rows (Rows): The columns of each line, with line numbers. The first column contains the token numbers.
     token (int): Index of the token column.
