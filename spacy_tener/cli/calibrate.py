@@ -8,8 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..corpora.docs import read_docs, read_examples
-from ..corpora.folds import text_key
+from ..corpora.docs import read_examples
 from ..errors import pluralize
 from ..evaluation.calibration import (
     Series,
@@ -23,7 +22,7 @@ from ..evaluation.calibration import (
     new_thresholds,
 )
 from ..pipeline.finding import find_crf_pipe
-from ..review.cross_validation import fold_pipelines
+from ..review.cross_validation import fold_examples
 from . import options
 from ._common import check_new, command, load_pipeline, msg, refuse_options, setup_gpu, write_pipeline
 
@@ -79,11 +78,7 @@ def calibrate_cli(
     nlp = load_pipeline(model)
     pipe = find_crf_pipe(nlp, component)
     if folds:
-        of_folds = (
-            (fold, [example for example in read_examples(fold, data) if text_key(example.reference.text) in texts])
-            for fold, texts in fold_pipelines(folds, list(read_docs(data)))
-        )
-        outcomes = find_fold_outcomes(of_folds, pipe, data)
+        outcomes = find_fold_outcomes(fold_examples(folds, data), pipe, data)
     else:
         outcomes = find_outcomes(nlp, pipe.name, read_examples(nlp, data), data)
     check_sample_size(outcomes, data)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -27,9 +27,10 @@ from typing import Any, NamedTuple
 import spacy
 from spacy.language import Language
 from spacy.tokens import Doc
+from spacy.training import Example
 from thinc.api import Config
 
-from ..corpora.docs import read_docs, write_docs
+from ..corpora.docs import read_docs, read_examples, write_docs
 from ..corpora.folds import assign_folds, text_key
 from ..errors import UserError
 from ..evaluation.scores import Confusion, total
@@ -263,19 +264,19 @@ def _precision_recall_f1(counts: Confusion) -> tuple[float, float, float]:
     return tp / max(1, tp + fp), tp / max(1, tp + fn), 2 * tp / max(1, 2 * tp + fp + fn)
 
 
-def fold_pipelines(output: Path, docs: Sequence[Doc]) -> Iterator[tuple[Language, Set[str]]]:
+def fold_examples(output: Path, data: Path) -> Iterator[tuple[Language, list[Example]]]:
     """Yield the pipeline of each fold of a finished cross-validation, with the texts that it was not trained on.
 
     Raises a UserError if the directory contains no trained folds, or if the corpus is not the one that was divided.
 
     output (Path): The output directory of `review`.
-    docs (Sequence[Doc]): The corpus.
-    YIELDS (tuple[Language, Set[str]]): A pipeline, and the keys of its texts (see `text_key`).
+    data (Path): The corpus, a `.spacy` file.
     """
     folders = sorted((output / FOLDS).glob(f"*/{MODEL}"), key=lambda path: int(path.parent.name))
-    review = f"`tener review CONFIG CORPUS --output {output}`"
+    review = f"`tener review CONFIG {data} --output {output}`"
     if len(folders) < 2:
         raise UserError(f"{output}: there are no pipelines of folds", f"Train them with {review}.")
+    docs = list(read_docs(data))
     texts = [text_key(doc.text) for doc in docs]
     folds = assign_folds(docs, len(folders))
     for fold, folder in enumerate(folders):
@@ -283,4 +284,5 @@ def fold_pipelines(output: Path, docs: Sequence[Doc]) -> Iterator[tuple[Language
         if {text_key(doc.text) for doc in read_docs(folder.parent / DATA)} != set(texts) - inside:
             fix = f"Pass the texts of the review, or review these texts with another --output: {review}."
             raise UserError(f"{folder}: was trained on other texts than those outside its fold", fix)
-        yield spacy.load(folder), inside
+        nlp = spacy.load(folder)
+        yield nlp, [example for example in read_examples(nlp, data) if text_key(example.reference.text) in inside]
