@@ -20,8 +20,16 @@ from ..errors import UserError, pluralize
 from ..evaluation.errors_page import Pair, errors_page, most_confident_errors, score_texts
 from ..evaluation.scores import DOCS_KEY, INTERVAL_KEY, CountingScorer, score_rows, scores_json
 from ..files import write_text
-from ..pages import Heading, displacy_options
-from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, overlap_groups, spancat_pipes
+from ..pages import UNCALIBRATED, Heading, displacy_options
+from ..pipeline.finding import (
+    entity_finders,
+    entity_labels,
+    find_crf_pipe,
+    is_uncalibrated,
+    known_labels,
+    overlap_groups,
+    spancat_pipes,
+)
 from ..pipeline.scoring import nested_score_rows
 from . import options
 from ._common import CommandLineError, check_file, command, load_pipeline, msg, refuse_options, setup_gpu
@@ -163,7 +171,9 @@ def _write_errors(
         msg.good(f"{why.resolve()}: {pluralize(len(numbers), 'text')}")
     values = {"data": name, "model": model, "path": str(data), "n": f"{len(texts):,}"}
     content = errors_page(
-        Heading("Errors on {data}", "{model} on {path}, texts: {n}", values),
+        Heading(
+            "Errors on {data}", "{model} on {path}, texts: {n}", values, UNCALIBRATED if is_uncalibrated(nlp) else ""
+        ),
         None if scores.get("ents_f") is None else scores,
         texts,
         labels=known_labels(nlp),

@@ -15,7 +15,7 @@ from ..corpora.docs import read_docs
 from ..errors import UserError, pluralize
 from ..files import check_folder, locked, write_bytes, write_text
 from ..nn.run import check_gpu
-from ..pipeline.finding import entity_labels
+from ..pipeline.finding import entity_labels, is_uncalibrated
 from ..processes import interrupted_by_signals
 from ..review.cross_validation import (
     ALL,
@@ -123,7 +123,7 @@ def review_cli(
         with interrupted_by_signals(), locked(output / ".lock"):
             reviewed = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
             how = f"{folds} models predicted the folds that they were not trained on."
-            _write_review(output, reviewed, str(data), how, limit)
+            _write_review(output, reviewed, str(data), how, limit, uncalibrated=True)
             scores = cross_validated_scores(reviewed)
             curve = []
             for share in CURVE if learning_curve else ():
@@ -146,7 +146,9 @@ def review_cli(
         question = "If it was trained on these texts, use a config instead."
         msg.warn(f"{how} {question}", "With a config, each text is predicted by a model that was not trained on it.")
         with interrupted_by_signals(), locked(output / ".lock"):
-            _write_review(output, reviewed, str(data), how, limit, entity_labels(nlp))
+            _write_review(
+                output, reviewed, str(data), how, limit, entity_labels(nlp), uncalibrated=is_uncalibrated(nlp)
+            )
 
 
 def _print_scores(scores: Mapping[str, CrossValidatedScore], curve: Sequence[CurvePoint]) -> None:
@@ -183,10 +185,19 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
 
 
 def _write_review(
-    output: Path, reviewed: Sequence[ReviewedDoc], data: str, how: str, limit: int, label_order: Sequence[str] = ()
+    output: Path,
+    reviewed: Sequence[ReviewedDoc],
+    data: str,
+    how: str,
+    limit: int,
+    label_order: Sequence[str] = (),
+    *,
+    uncalibrated: bool,
 ) -> None:
     """Write a review's output files, and print a summary."""
-    errors, shown = write_review(output, reviewed, data, limit=limit, label_order=label_order)
+    errors, shown = write_review(
+        output, reviewed, data, limit=limit, label_order=label_order, uncalibrated=uncalibrated
+    )
     entities = sum(len(doc.entities) for doc in reviewed)
     summary = (
         f"{pluralize(len(errors), 'suspected error')} in {pluralize(len(reviewed), 'text')} with "

@@ -12,7 +12,7 @@ from ..annotate.records import find_texts, stream_records
 from ..corpora.tokenizers import blank_pipeline
 from ..errors import UserError, pluralize
 from ..files import write_text
-from ..pipeline.finding import PipelineNER, crf_pipes, entity_labels, overlap_groups
+from ..pipeline.finding import PipelineNER, crf_pipes, entity_labels, is_uncalibrated, overlap_groups
 from ..pipeline.tokenizer import CharTokenizer
 from ..review.active_learning import make_tasks, suggest
 from ..review.annotation_tools import TOOLS
@@ -110,6 +110,7 @@ def suggest_cli(
             label_order=entity_labels(nlp),
             lang=str(nlp.lang),
             overlapping=not overlap_groups(nlp).keys().isdisjoint(pipes),
+            uncalibrated=is_uncalibrated(nlp),
             characters=isinstance(nlp.tokenizer, CharTokenizer)
             or any(pipe.settings.view == "characters" for pipe in pipes.values()),
         )

@@ -26,7 +26,7 @@ from ..pipeline.entities import offsets_of, read_entities
 from ..pipeline.finding import SCORES_KEY, run_components
 from ..pipeline.tener_ner import TenerNER
 from ..types import EntityOffsets
-from .scores import CountingScorer, Found, comparison_of, score_rows
+from .scores import INTERVAL_KEY, CountingScorer, Found, comparison_of, score_rows
 
 BATCH = 256
 
@@ -232,6 +232,7 @@ def errors_page(
         "unknown": _unknown(texts, labels),
         "label_order": [*label_order],
         "explained": {"page": address, "texts": {str(number): index for index, number in enumerate(numbers)}},
+        "interval": scores and scores.get(INTERVAL_KEY),
     }
     return make_page(__package__, "errors", heading, data, lang=lang)
 

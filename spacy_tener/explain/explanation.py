@@ -22,7 +22,7 @@ from spacy.tokens import Doc
 from ..embedders.lexicon_embed import WORD, LexiconVocabulary
 from ..features.tokens import TokenBatch
 from ..features.word_lists import find_layered
-from ..pages import Heading, make_page
+from ..pages import UNCALIBRATED, Heading, make_page
 from ..pipeline.decoding import LabelSequence
 from ..pipeline.entities import FoundEntity
 from ..pipeline.units import DocView
@@ -114,8 +114,8 @@ class Explanation:
     """The explanations of one or more texts. All offsets are character offsets.
 
     pipeline (dict[str, str]): Metadata: the pipeline's language, name and version, the component's name and setting
-        `view`, and `units`. The value of `units` is "characters" if the model tags single characters, otherwise
-        "tokens".
+        `view`, `probabilities` and `units`. The value of `probabilities` is "calibrated" or "uncalibrated". The value
+        of `units` is "characters" if the model tags single characters, otherwise "tokens".
     labels (list[str]): The pipeline's labels.
     notes (list[str]): Notes for the HTML page, such as how the model encodes the mask.
     texts (list[ExplainedText]): The explanation of each text.
@@ -154,7 +154,8 @@ class Explanation:
         values = {**(values or {}), "pipeline": " · ".join(filter(None, (name, self.pipeline["component"])))}
         about = f"{{pipeline}} · units: {self.pipeline['units']}"
         lang = self.pipeline["lang"] or "en"
-        return make_page(__package__, "page", Heading(title, about, values), data, lang=lang)
+        note = UNCALIBRATED if self.pipeline["probabilities"] == "uncalibrated" else ""
+        return make_page(__package__, "page", Heading(title, about, values, note), data, lang=lang)
 
 
 def _plain(value: Any) -> Any:

@@ -25,6 +25,8 @@ from typing import Any
 SCRIPTS = ("strings.js", "parts.js")
 # Number of hues that labels can have. When all hues are in use, the number is doubled.
 FIRST_HUES = 8
+# Note for pages with the probabilities of a pipeline that was not calibrated by `tener calibrate`.
+UNCALIBRATED = "uncalibrated probabilities"
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -38,15 +40,18 @@ class Heading:
     title (str): The title.
     about (str): The text line below the title.
     values (Mapping[str, str]): The placeholder values.
+    note (str): A note at the end of the line, such as `UNCALIBRATED`. It can be translated, too.
     """
 
     title: str
     about: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
 
     def to_html(self) -> dict[str, str]:
         """Return the title and the line below it as HTML, with the placeholder values inserted."""
-        return {"title": html.escape(self._filled(self.title)), "about": html.escape(self._filled(self.about))}
+        about = " · ".join(filter(None, [self._filled(self.about), self.note]))
+        return {"title": html.escape(self._filled(self.title)), "about": html.escape(about)}
 
     def _filled(self, template: str) -> str:
         return re.sub(r"\{(\w+)\}", lambda match: self.values.get(match[1], match[0]), template)

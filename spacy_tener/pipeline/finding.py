@@ -183,8 +183,15 @@ def found_entities(nlp: Language, docs: Iterable[Doc], *, with_spancat: bool = T
     return [[FoundEntity(*entity[:4]) for entity in read_entities(doc, keys)] for doc in docs]
 
 
+def is_uncalibrated(nlp: Language) -> bool:
+    """Return whether a pipeline has a `tener_ner` whose probabilities were not calibrated by `tener calibrate`."""
+    return any(pipe.temperature == 1.0 for pipe in crf_pipes(nlp).values())
+
+
 def describe_component(nlp: Language, component: str, view: str) -> dict[str, str]:
     """Return metadata for reports: the pipeline's language, name and version, and the component's name and `view`.
+
+    The value of `probabilities` is "uncalibrated" if they were not calibrated by `tener calibrate`.
 
     spaCy gives unpackaged pipelines the name "pipeline" and the version "0.0.0". For such a pipeline, return its path
     as the name, and an empty version.
@@ -192,7 +199,8 @@ def describe_component(nlp: Language, component: str, view: str) -> dict[str, st
     meta = {name: str(nlp.meta.get(name) or "") for name in ("lang", "name", "version")}
     if (meta["name"], meta["version"]) == ("pipeline", "0.0.0"):
         meta.update(name=str(nlp.path or ""), version="")
-    return {**meta, "component": component, "view": view}
+    probabilities = "uncalibrated" if is_uncalibrated(nlp) else "calibrated"
+    return {**meta, "component": component, "view": view, "probabilities": probabilities}
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from ..annotate.encoding import dump_jsonl, encodable
 from ..corpora.docs import INCORRECT, open_docbin, serialize_like
 from ..errors import InputError, UserError
 from ..files import write_text
-from ..pages import Heading, make_page
+from ..pages import UNCALIBRATED, Heading, make_page
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..types import EntityOffsets
 from .annotation_tools import RECORD_ID, Task
@@ -40,7 +40,13 @@ PAGE, REVIEW_DATA, DOCS = "review.html", "review.jsonl", "docs.jsonl"
 
 
 def write_review(
-    output: Path, reviewed: Sequence[ReviewedDoc], corpus: str, *, limit: int, label_order: Sequence[str] = ()
+    output: Path,
+    reviewed: Sequence[ReviewedDoc],
+    corpus: str,
+    *,
+    limit: int,
+    label_order: Sequence[str] = (),
+    uncalibrated: bool = False,
 ) -> tuple[list[SuspectedError], list[SuspectedError]]:
     """Write review results to a directory: an HTML page, all suspected errors, and the probability of each Doc's gold
     annotation.
@@ -50,6 +56,7 @@ def write_review(
     corpus (str): The corpus file's name.
     limit (int): Maximum number of texts on the page.
     label_order (Sequence[str]): The pipeline's labels. Their order determines the label colours.
+    uncalibrated (bool): Whether the probabilities are uncalibrated, which the page then says.
     RETURNS (tuple[list[SuspectedError], list[SuspectedError]]): All suspected errors, and the suspected errors on the
         page.
     """
@@ -58,12 +65,18 @@ def write_review(
     shown = most_suspicious(errors, limit)
     write_text(output / REVIEW_DATA, suspected_errors_jsonl(errors, by_number))
     write_text(output / DOCS, docs_jsonl(reviewed))
-    write_text(output / PAGE, review_page(shown, by_number, corpus=corpus, label_order=label_order))
+    page = review_page(shown, by_number, corpus=corpus, label_order=label_order, uncalibrated=uncalibrated)
+    write_text(output / PAGE, page)
     return errors, shown
 
 
 def review_page(
-    errors: Sequence[SuspectedError], docs: Mapping[int, ReviewedDoc], *, corpus: str, label_order: Sequence[str] = ()
+    errors: Sequence[SuspectedError],
+    docs: Mapping[int, ReviewedDoc],
+    *,
+    corpus: str,
+    label_order: Sequence[str] = (),
+    uncalibrated: bool = False,
 ) -> str:
     """Return an HTML page to review texts with suspected errors. The texts with the most suspicious errors come first.
 
@@ -71,6 +84,7 @@ def review_page(
     docs (Mapping[int, ReviewedDoc]): All Docs in the corpus, by index.
     corpus (str): The corpus file's name.
     label_order (Sequence[str]): The pipeline's labels. Their order determines the label colours.
+    uncalibrated (bool): Whether the probabilities are uncalibrated, which the page then says.
     """
     # Iterate in reverse, so that the most suspicious error of each text overwrites the less suspicious errors.
     most_suspicious = {error.doc: error for error in reversed(errors)}
@@ -87,7 +101,7 @@ def review_page(
     suspicious = sum(bool(reviewed.suspected_errors) for reviewed in docs.values())
     values = {"corpus": corpus, "shown": f"{len(texts):,}", "suspicious": f"{suspicious:,}"}
     about = "{shown} of {suspicious} texts with suspected errors, the most suspicious first"
-    heading = Heading("Review of {corpus}", about, values)
+    heading = Heading("Review of {corpus}", about, values, UNCALIBRATED if uncalibrated else "")
     in_order = [*label_order, *sorted(labels.difference(label_order))]
     return _page(heading, texts, in_order, {"stands": "gold", "corpus": corpus, "next": apply}, lang="")
 
@@ -102,6 +116,7 @@ def annotation_page(
     lang: str = "en",
     overlapping: bool = False,
     characters: bool = False,
+    uncalibrated: bool = False,
 ) -> str:
     """Return an HTML page to annotate texts, with predicted entities as suggestions.
 
@@ -113,6 +128,7 @@ def annotation_page(
     lang (str): The language of the texts.
     overlapping (bool): Show nested entities. By default, the page shows only outermost entities.
     characters (bool): Whether the model finds entities inside words, so that each character must be a token.
+    uncalibrated (bool): Whether the probabilities are uncalibrated, which the page then says.
     """
     texts = []
     for number, task in enumerate(tasks):
@@ -122,7 +138,8 @@ def annotation_page(
     convert = f"python -m spacy tener convert decisions.json --output annotated.spacy --lang {lang}"
     convert += " --overlap spans" * overlapping + " --tokens characters" * characters
     values = {"model": model, "inputs": inputs}
-    heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
+    note = UNCALIBRATED if uncalibrated else ""
+    heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values, note)
     content = {"label_order": [*label_order], "stands": "found", "corpus": "", "next": convert}
     return _page(heading, texts, list(labels), content, lang=lang)
 

@@ -138,6 +138,7 @@ class ModelInfo(BaseModel):
     version: str
     description: str
     explained: bool = Field(description="Whether /v1/explanation supports the model, which requires a tener_ner.")
+    uncalibrated: bool = Field(description="Whether its probabilities were not calibrated by `tener calibrate`.")
 
 
 class Limits(BaseModel):

@@ -19,7 +19,15 @@ from ..explain import Explanation, explain
 from ..files import digest
 from ..nn.run import use_gpu
 from ..pipeline.entities import FoundEntity
-from ..pipeline.finding import InputText, TextWithWords, crf_pipes, entity_labels, find_crf_pipe, make_doc
+from ..pipeline.finding import (
+    InputText,
+    TextWithWords,
+    crf_pipes,
+    entity_labels,
+    find_crf_pipe,
+    is_uncalibrated,
+    make_doc,
+)
 from ..pipeline.windows import batch_by_size
 from .metrics import Metrics
 from .schema import EntityOut, Limits, ModelInfo, Options, ServiceError
@@ -55,7 +63,12 @@ class ServedModel:
         meta = {key: str(self.nlp.meta.get(key, "")) for key in ("version", "description")}
         explained = self.explanations is not None
         return ModelInfo(
-            name=self.name, language=self.nlp.lang or "", labels=entity_labels(self.nlp), explained=explained, **meta
+            name=self.name,
+            language=self.nlp.lang or "",
+            labels=entity_labels(self.nlp),
+            explained=explained,
+            uncalibrated=is_uncalibrated(self.nlp),
+            **meta,
         )
 
 

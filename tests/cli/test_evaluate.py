@@ -192,3 +192,24 @@ def test_displacy_writes_separate_pages_for_spans_and_parses(tmp_path: Path) -> 
     assert [page.name for page in pages] == ["entities.html", "spans.html", "parses.html"]
     assert all(page.is_file() for page in pages)
     assert write_displacy(nlp, [], tmp_path / "none", title="model", limit=3) == []
+
+
+@pytest.mark.parametrize(("temperature", "uncalibrated"), [(1.0, True), (1.7, False)])
+def test_pages_name_uncalibrated_probabilities(
+    saved: dict[str, Path], tmp_path: Path, temperature: float, uncalibrated: bool
+) -> None:
+    nlp = spacy.load(saved["tener"])
+    nlp.get_pipe("tener_ner").cfg["temperature"] = temperature
+    nlp.to_disk(tmp_path / "model")
+    data = save_docs(tmp_path / "test.spacy", annotated("王小明去了上海", [(0, 2, "ORG")]))
+    (tmp_path / "texts.txt").write_text("王小明去了上海", encoding="utf8")
+    for command in (
+        ("evaluate", tmp_path / "model", data, "--page", tmp_path / "errors.html", "--explain", 1),
+        ("suggest", tmp_path / "model", tmp_path / "texts.txt", "--output", tmp_path / "annotate.html"),
+        ("review", tmp_path / "model", data, "--output", tmp_path),
+    ):
+        ran = run_tener(*command)
+        assert ran.code == 0, ran.text
+    for name in ("errors.html", "errors-why.html", "annotate.html", "review.html"):
+        page = (tmp_path / name).read_text(encoding="utf8")
+        assert (" · uncalibrated probabilities</p>" in page) == uncalibrated, name

@@ -121,9 +121,9 @@ async function copy() {
 // --- start
 
 function choose() {
-  const { name, language: lang, version, description, labels } = model();
+  const { name, language: lang, version, description, labels, uncalibrated } = model();
   const languageName = lang && new Intl.DisplayNames(language, { type: "language" }).of(lang);
-  $("about").textContent = [description || name, languageName, version === "0.0.0" ? "" : version].filter(Boolean).join(" · ");
+  $("about").textContent = [description || name, languageName, version === "0.0.0" ? "" : version, uncalibrated && say("uncalibrated probabilities")].filter(Boolean).join(" · ");
   found.offer(labels);
   found.show("", []); // remove the entities of the previous model
   state.explained = null;
