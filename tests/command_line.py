@@ -8,10 +8,10 @@ from pathlib import Path
 
 import typer
 import typer.testing
-from spacy.cli._util import app
 from typer.testing import CliRunner
 
 from spacy_tener import cli
+from spacy_tener.cli.spacy_command import app
 
 # Build the commands once, since this takes longer than most of them.
 for name in cli.COMMANDS:

@@ -32,7 +32,7 @@ from spacy_tener.review.cross_validation import CrossValidation, fold_examples, 
 from spacy_tener.training.overlays import compose
 from spacy_tener.training.runs import MODEL, Processes, TrainingRun, is_trained, train
 
-SIZES, SEEDS, FOLDS, STEPS = (100, 200), (1, 2, 3), 5, 600
+SIZES, SEEDS, FOLDS, STEPS = (100, 200), (1, 2, 3), 5, 400
 HEADER = (
     "corpus",
     "sentences",
@@ -78,7 +78,7 @@ def measure(data: Path, work: Path, corpus: str, size: int, seed: int) -> dict[s
     write_docs(work / "train.spacy", train_docs)
     write_docs(work / "dev.spacy", dev_docs)
     settings = [
-        f"training.max_steps={STEPS}", f"training.eval_frequency={STEPS // 10}", "training.patience=0",
+        f"training.max_steps={STEPS}", f"training.eval_frequency={STEPS // 4}", "training.patience=0",
         f"system.seed={seed}", f"paths.train={work / 'train.spacy'}", f"paths.dev={work / 'dev.spacy'}",
     ]  # fmt: skip
     config = compose(corpus, settings=settings)

@@ -1,40 +1,43 @@
-"""The command group `python -m spacy tener`. Each module in this package defines one command.
+"""The command line program `tener`. Each module in this package defines one command.
 
-spaCy imports this module whenever one of its commands starts, through the entry point `spacy_cli`. To keep the startup
-fast, a command's module is only imported when this command is called.
+    tener convert train.jsonl --output train.spacy
+    python -m spacy tener convert train.jsonl --output train.spacy    # the same command, as a part of spaCy's program
+
+Importing spaCy takes seconds if torch is installed, because Thinc imports torch. This module doesn't import spaCy, and
+the module of a command is only imported when this command is called.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import Any
 
 import typer
-from spacy.cli._util import app
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from .. import renamed
 
-# Command names, in the order in which `--help` lists them. A command's module has the same name, with `_` instead of
-# `-`.
-COMMANDS = (
-    "convert",
-    "debug-data",
-    "suggest",
-    "review",
-    "silver",
-    "config",
-    "vectors",
-    "extend",
-    "evaluate",
-    "explain",
-    "calibrate",
-    "trim",
-    "export",
-    "annotate",
-    "serve",
-)
+# Command names with the first lines of their help texts, in the order in which `--help` lists them. A command's module
+# has the same name, with `_` instead of `-`.
+COMMANDS = {
+    "convert": "Convert annotated corpora to .spacy files.",
+    "debug-data": "Check training data and its entities with `spacy debug data`.",
+    "suggest": "Select the texts that are most useful to annotate (active learning).",
+    "review": "Find annotation errors in gold annotation.",
+    "silver": "Annotate raw texts with trained pipelines, to use them as training data (silver-standard data).",
+    "config": "Create a training config for your corpus, or from a base config, overlays and single settings.",
+    "vectors": "Compute static word vectors with a pretrained encoder.",
+    "extend": "Add new labels to a trained pipeline, and keep its existing labels.",
+    "evaluate": "Score a pipeline, and count its true positives, false positives and false negatives.",
+    "explain": "Explain the entities that a pipeline predicts.",
+    "calibrate": "Calibrate the probabilities of a pipeline on annotated texts.",
+    "trim": "Make a pipeline smaller, or convert its transformer to ONNX.",
+    "export": "Export a pipeline to a single ONNX file that processes raw text.",
+    "annotate": "Annotate large collections of texts with a trained pipeline.",
+    "serve": "Serve pipelines over HTTP, with a demo page.",
+}
 
 
 class LazyGroup(TyperGroup):
@@ -44,12 +47,19 @@ class LazyGroup(TyperGroup):
         """Return all command names without importing their modules."""
         return list(COMMANDS)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of commands for `--help` without importing their modules."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in renamed.OLD_COMMANDS:
             ctx.fail(f"The command '{cmd_name}' was renamed. Use '{renamed.OLD_COMMANDS[cmd_name]}'.")
-        # Import all modules if the name is unknown, so that typer can suggest commands with similar names.
-        for name in [cmd_name] if cmd_name in COMMANDS else COMMANDS:
-            import_module(f"{__package__}.{name.replace('-', '_')}")
+        if cmd_name not in COMMANDS:
+            # typer suggests commands with similar names from the keys of this dictionary.
+            self.commands = dict.fromkeys(COMMANDS)
+            return None
+        import_module(f"{__package__}.{cmd_name.replace('-', '_')}")
         group: Any = get_command(tener_cli)
         self.commands = group.commands
         return self.commands.get(cmd_name)
@@ -69,9 +79,16 @@ class Command(TyperCommand):
 
 
 tener_cli = typer.Typer(name="tener", cls=LazyGroup, rich_markup_mode=None, pretty_exceptions_short=True)
-app.add_typer(tener_cli, name="tener", no_args_is_help=True)
 
 
-@tener_cli.callback()
+@tener_cli.callback(no_args_is_help=True)
 def tener() -> None:
     """Train, evaluate and use pipelines for named entity recognition with TENER and related models."""
+
+
+def main() -> None:
+    """Run the program `tener`."""
+    if sys.argv[1:2] == ["convert"]:
+        # Thinc imports torch if it is installed, which takes seconds. This command does not use torch.
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    get_command(tener_cli)(sys.argv[1:], prog_name="tener")

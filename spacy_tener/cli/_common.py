@@ -1,4 +1,7 @@
-"""Functions shared by all commands: error handling, messages, loading and saving pipelines, and checking arguments."""
+"""Functions shared by all commands: error handling, messages, loading and saving pipelines, and checking arguments.
+
+Some modules are imported in the functions that use them, so that commands such as `convert` start faster.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import wraps
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import spacy
 import typer
@@ -19,14 +22,12 @@ from spacy.language import Language
 from wasabi import util
 from wasabi.printer import Printer
 
-from ..annotate.answers import TEXT_COLUMN, Record
-from ..annotate.records import find_texts, stream_records
 from ..errors import MissingPackageError, UserError
-from ..evaluation.scores import read_json
 from ..files import replaced, writing
-from ..nn.run import use_gpu
-from ..training.overlays import CONFIG, read_trained_config
 from . import Command, tener_cli
+
+if TYPE_CHECKING:
+    from ..annotate.answers import Record
 
 WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
@@ -132,6 +133,8 @@ def _run(function: Callable[..., Any], arguments: Mapping[str, Any], stopped: st
 
 def setup_gpu(gpu_id: int, *, silent: bool = False) -> None:
     """Activate a GPU, or the CPU if the id is -1, and print which device is used."""
+    from ..nn.run import use_gpu
+
     use_gpu(gpu_id)
     spacy_cli.setup_gpu(gpu_id, silent=silent)
 
@@ -148,6 +151,9 @@ def load_pipeline(name: str) -> Language:
         # spaCy's errors don't contain the path of a damaged file. Parse the most likely files again, with functions
         # whose errors contain the path.
         if Path(name).is_dir():
+            from ..evaluation.scores import read_json
+            from ..training.overlays import CONFIG, read_trained_config
+
             read_json(Path(name, "meta.json"), _RESTORE)
             read_trained_config(Path(name, CONFIG))
             _check_strings(Path(name, "vocab", "strings.json"))
@@ -222,6 +228,9 @@ def write_pipeline(nlp: Language, output: Path) -> None:
 
 def stream_texts(inputs: Sequence[str]) -> Iterator[str]:
     """Yield the texts in files and directories. Raises a UserError if there are no texts."""
+    from ..annotate.answers import TEXT_COLUMN
+    from ..annotate.records import find_texts, stream_records
+
     return (record[TEXT_COLUMN] for record in require_records(stream_records(find_texts(inputs)[0]), inputs))
 
 

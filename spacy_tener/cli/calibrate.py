@@ -40,7 +40,9 @@ def calibrate_cli(
     output: Annotated[Path, options.output("a new directory, or MODEL with --force")],
     folds: Annotated[
         Path | None,
-        typer.Option("--folds", help="Output directory of `review` with a config: calibrate on the folds of DATA"),
+        typer.Option(
+            "--folds", help="Folds of a cross-validation: the output directory of `review`, if DATA was its corpus"
+        ),
     ] = None,
     test: Annotated[
         Path | None, typer.Option("--test", help="Other annotated texts, to evaluate the calibration")

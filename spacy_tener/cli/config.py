@@ -36,13 +36,11 @@ def config_cli(
     overlays: options.Overlays = None,
     settings: options.Settings = None,
     lang: Annotated[str | None, options.lang("chooses the config (default: detected in the training texts)")] = None,
-    optimize: Annotated[
-        str, options.choice(("--optimize", "-O"), "Goal, which chooses the overlays", GOALS)
-    ] = EFFICIENCY,
+    optimize: Annotated[str, options.choice(("--optimize",), "Goal, which chooses the overlays", GOALS)] = EFFICIENCY,
     train: Annotated[
         Path | None, typer.Option(help="Training texts (.spacy), which determine the config and the number of steps")
     ] = None,
-    dev: Annotated[Path | None, typer.Option(help="Development texts (.spacy), for --train")] = None,
+    dev: Annotated[Path | None, typer.Option(help="Development set (.spacy, for --train)")] = None,
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
     force: options.Force = False,
 ) -> tuple[str, int]:

@@ -63,7 +63,7 @@ def review_cli(
     ] = None,
     force: options.Force = False,
     dev: Annotated[Path | None, typer.Option(help="Development set (default: paths.dev of the config)")] = None,
-    folds: Annotated[int, typer.Option("--folds", help="Number of folds in cross-validation", min=2)] = 5,
+    folds: Annotated[int, typer.Option("--folds", help="Folds of a cross-validation: their number", min=2)] = 5,
     settings: options.Settings = None,
     limit: Annotated[int, options.limit("on the page; the JSONL file contains all")] = 500,
     gpu_id: options.GpuId = -1,

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
+from spacy.lang.ja import Japanese
+from spacy.lang.zh import Chinese
 from spacy.language import Language
 from spacy.tokens import Doc
 from thinc.api import Config, Model
@@ -17,6 +19,8 @@ from ..validation import name_errors
 from .settings import NERSettings
 from .tener_ner import TenerNER
 
+# The default model in Chinese and Japanese, whose tokens are characters or short words: TENER embeds characters and
+# bigrams of tokens.
 _DEFAULT_MODEL = """
 [model]
 @architectures = "spacy_tener.CRFTagger.v1"
@@ -24,19 +28,35 @@ _DEFAULT_MODEL = """
 [model.tok2vec]
 @architectures = "spacy_tener.TENER.v1"
 """
+# The default model in all other languages embeds words and their characters.
+_WORD_EMBEDDER = """
+[model.tok2vec.embed]
+@architectures = "spacy_tener.WordCharEmbed.v1"
+"""
 DEFAULT_MODEL = Config().from_str(_DEFAULT_MODEL)["model"]
+DEFAULT_WORD_MODEL = Config().from_str(_DEFAULT_MODEL + _WORD_EMBEDDER)["model"]
 
 
-@Language.factory(
-    "tener_ner",
-    assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
-    default_config={
-        "model": DEFAULT_MODEL,
-        **NERSettings().to_cfg(),
-        "scorer": {"@scorers": "spacy.ner_scorer.v1"},
-    },
-    default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
-)
+def _factory(language: type[Language], model: Config) -> Callable[[Callable[..., TenerNER]], Callable[..., TenerNER]]:
+    """Return a decorator that registers the factory for a language, with its default model.
+
+    spaCy prefers the factory of the pipeline's language to the factory of the base class `Language`.
+    """
+    return language.factory(
+        "tener_ner",
+        assigns=["doc.ents", "token.ent_iob", "token.ent_type"],
+        default_config={
+            "model": model,
+            **NERSettings().to_cfg(),
+            "scorer": {"@scorers": "spacy.ner_scorer.v1"},
+        },
+        default_score_weights={"ents_f": 1.0, "ents_p": 0.0, "ents_r": 0.0, "ents_per_type": None},
+    )
+
+
+@_factory(Chinese, DEFAULT_MODEL)
+@_factory(Japanese, DEFAULT_MODEL)
+@_factory(Language, DEFAULT_WORD_MODEL)
 def make_tener_ner(
     nlp: Language,
     name: str,
