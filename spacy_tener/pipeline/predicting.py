@@ -147,7 +147,7 @@ class TokenizationCheck:
 def warn_about_character_embedder(model: TaggerModel, token_length: float, name: str) -> None:
     """Show a warning if the model embeds words of a language with an alphabet by `spacy_tener.CharEmbed.v1`.
 
-    This embedder is the default of most architectures. Its embeddings of bigrams are meant for characters as tokens.
+    This embedder is the default of most architectures (not of the component, see `factory.py`). Its embeddings of bigrams are meant for characters as tokens.
 
     token_length (float): Mean token length of the training data in characters.
     name (str): Name of the component, for the warning.
@@ -158,7 +158,6 @@ def warn_about_character_embedder(model: TaggerModel, token_length: float, name:
         f"'{name}' has the embedder spacy_tener.CharEmbed.v1, which is meant for Chinese characters as tokens, but the "
         f"tokens of the training data are words, with {token_length:.1f} characters on average. It will probably find "
         "few entities. Use an embedder for words, such as spacy_tener.WordCharEmbed.v1 or spacy.HashEmbedCNN.v2. "
-        "`python -m spacy tener config multilingual e5` writes a config with one for any language, and "
-        "`python -m spacy tener config sample_en` for English.",
+        "`python -m spacy tener config --lang de` writes a config for German, and in the same way for other languages.",
         stacklevel=2,
     )

@@ -96,9 +96,25 @@ def initialize(text, lang, **config):
     return nlp
 
 
-def test_words_of_alphabet_with_default_embedder_warn_at_initialize():
-    with pytest.warns(UserWarning, match=r"meant for Chinese .* spacy_tener\.WordCharEmbed\.v1 .*multilingual e5"):
-        initialize(GERMAN, "de")
+def test_words_of_alphabet_with_character_embedder_warn_at_initialize():
+    characters = {"@architectures": "spacy_tener.TENER.v1", "embed": {"@architectures": "spacy_tener.CharEmbed.v1"}}
+    with pytest.warns(UserWarning, match=r"meant for Chinese .* spacy_tener\.WordCharEmbed\.v1 .*config --lang de"):
+        initialize(GERMAN, "de", model={"@architectures": "spacy_tener.CRFTagger.v1", "tok2vec": characters})
+
+
+@pytest.mark.parametrize(
+    ("lang", "embedder"), [("zh", None), ("de", "WordCharEmbed"), ("en", "WordCharEmbed"), ("xx", "WordCharEmbed")]
+)
+def test_default_embedder_fits_language(lang, embedder, tmp_path):
+    nlp = spacy.blank(lang)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nlp.add_pipe("tener_ner")
+    embed = nlp.config["components"]["tener_ner"]["model"]["tok2vec"]["embed"]
+    assert (embed and embed["@architectures"]) == (embedder and f"spacy_tener.{embedder}.v1")
+    assert nlp.config["components"]["tener_ner"]["factory"] == "tener_ner"
+    nlp.to_disk(tmp_path)
+    assert spacy.load(tmp_path).config == nlp.config
 
 
 def test_embedder_that_fits_tokens_does_not_warn_at_initialize(tiny_hash_embed):
