@@ -147,8 +147,8 @@ class TokenizationCheck:
 def warn_about_character_embedder(model: TaggerModel, token_length: float, name: str) -> None:
     """Show a warning if the model embeds words of a language with an alphabet by `spacy_tener.CharEmbed.v1`.
 
-    This embedder is the default of most architectures. Its embeddings of bigrams are meant for characters as tokens. The
-    component's own default depends on the language, see `factory.py`.
+    This embedder is the default of most architectures. Its embeddings of bigrams are meant for characters as tokens.
+    The component's own default depends on the language, see `factory.py`.
 
     token_length (float): Mean token length of the training data in characters.
     name (str): Name of the component, for the warning.
