@@ -17,11 +17,13 @@ from ..files import check_folder, locked, write_bytes, write_text
 from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels, is_uncalibrated
 from ..processes import interrupted_by_signals
+from ..review.comparison import compare_annotations
 from ..review.cross_validation import (
     ALL,
     CURVE,
     SCORES,
     CrossValidatedScore,
+    CrossValidation,
     CurvePoint,
     cross_train,
     cross_validated_scores,
@@ -52,7 +54,9 @@ def review_cli(
     ctx: typer.Context,
     model_or_config: Annotated[
         str,
-        typer.Argument(help="Config (a .cfg file, or a name such as weibo) or pipeline; with --apply, the .spacy file"),
+        typer.Argument(
+            help="Config (a .cfg file, or a name such as weibo) or pipeline; with --apply or --compare, the .spacy file"
+        ),
     ],
     data: Annotated[Path | None, typer.Argument(help="Gold annotation (.spacy)", show_default=False)] = None,
     *,
@@ -60,6 +64,10 @@ def review_cli(
     apply: Annotated[
         Path | None,
         typer.Option("--apply", help="JSON file with decisions from the page of a review, to apply to the annotation"),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option("--compare", help="Another annotation of the same texts (.spacy), to compare without a model"),
     ] = None,
     force: options.Force = False,
     dev: Annotated[Path | None, typer.Option(help="Development set (default: paths.dev of the config)")] = None,
@@ -95,14 +103,25 @@ def review_cli(
     review --apply decisions.json corpus.spacy --output corrected.spacy applies your decisions to the corpus. Decisions
     that don't match the corpus are listed, for example if the corpus has changed.
 
+    review --compare other.spacy corpus.spacy --output compared shows the differences between two annotations of the
+    same texts, without a model. On the page, the other annotation takes the place of the model's entities.
+
     --jobs trains several models in parallel, which share the CPU cores.
     """
     if apply is not None:
         if data is not None:
             raise CommandLineError(f"{model_or_config}: --apply needs no model", "Pass only the .spacy file.")
-        refuse_options(ctx, [*TRAINING, "limit", "gpu_id", "code"], "--apply doesn't use a model", "Leave it out.")
+        unused = [*TRAINING, "limit", "gpu_id", "code", "compare"]
+        refuse_options(ctx, unused, "--apply doesn't use a model", "Leave it out.")
         check_file(output, force)
         _apply_decisions(apply, Path(model_or_config), output)
+        return
+    if compare is not None:
+        if data is not None:
+            raise CommandLineError(f"{model_or_config}: --compare needs no model", "Pass only the .spacy files.")
+        unused = [*TRAINING, "force", "gpu_id", "code"]
+        refuse_options(ctx, unused, "--compare doesn't use a model", "Leave it out.")
+        _compare(Path(model_or_config), compare, output, limit)
         return
     refuse_options(ctx, ["force"], "the command resumes an existing review", "Leave it out.")
     if data is None:
@@ -116,25 +135,7 @@ def review_cli(
         validation = cross_validation(
             model_or_config, docs, output, folds, dev=dev, settings=settings or [], gpu_id=gpu_id, code=code
         )
-
-        def begun(fold: int, trained: bool) -> None:
-            msg.info(f"Fold {fold + 1}: {'trained already' if trained else 'training'}")
-
-        with interrupted_by_signals(), locked(output / ".lock"):
-            reviewed = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
-            how = f"{folds} models predicted the folds that they were not trained on."
-            _write_review(output, reviewed, str(data), how, limit, uncalibrated=True)
-            scores = cross_validated_scores(reviewed)
-            curve = []
-            for share in CURVE if learning_curve else ():
-                part = replace(validation, share=share)
-                msg.info(f"Training on 1/{share} of the texts")
-                partly = cross_validated_scores(cross_train(part, jobs, echo=sys.stderr.write, begun=begun))[ALL]
-                curve.append(CurvePoint(n_training_texts(part), partly.f, partly.f_std))
-            if learning_curve:
-                curve.append(CurvePoint(n_training_texts(validation), scores[ALL].f, scores[ALL].f_std))
-            write_text(output / SCORES, scores_to_json(scores, curve))
-            _print_scores(scores, curve)
+        _review_by_cross_validation(validation, output, str(data), jobs, limit, learning_curve)
     else:
         refuse_options(
             ctx, TRAINING, f"only for training, and {model_or_config} is trained", "Leave it out, or use a config."
@@ -149,6 +150,31 @@ def review_cli(
             _write_review(
                 output, reviewed, str(data), how, limit, entity_labels(nlp), uncalibrated=is_uncalibrated(nlp)
             )
+
+
+def _review_by_cross_validation(
+    validation: CrossValidation, output: Path, data: str, jobs: int, limit: int, learning_curve: bool
+) -> None:
+    """Train a pipeline for each fold, write the review, and print the scores of the predictions."""
+
+    def begun(fold: int, trained: bool) -> None:
+        msg.info(f"Fold {fold + 1}: {'trained already' if trained else 'training'}")
+
+    with interrupted_by_signals(), locked(output / ".lock"):
+        reviewed = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
+        how = f"{validation.folds} models predicted the folds that they were not trained on."
+        _write_review(output, reviewed, data, how, limit, uncalibrated=True)
+        scores = cross_validated_scores(reviewed)
+        curve = []
+        for share in CURVE if learning_curve else ():
+            part = replace(validation, share=share)
+            msg.info(f"Training on 1/{share} of the texts")
+            of_part = cross_validated_scores(cross_train(part, jobs, echo=sys.stderr.write, begun=begun))[ALL]
+            curve.append(CurvePoint(n_training_texts(part), of_part.f, of_part.f_std))
+        if learning_curve:
+            curve.append(CurvePoint(n_training_texts(validation), scores[ALL].f, scores[ALL].f_std))
+        write_text(output / SCORES, scores_to_json(scores, curve))
+        _print_scores(scores, curve)
 
 
 def _print_scores(scores: Mapping[str, CrossValidatedScore], curve: Sequence[CurvePoint]) -> None:
@@ -182,6 +208,20 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
     write_bytes(output, corpus)
     msg.warn_list("Decisions that don't match the corpus, left out", applied.rejected)
     msg.good(f"{output}: {pluralize(applied.changed, 'decision')} applied, {applied.unchanged:,} without a change")
+
+
+def _compare(data: Path, other: Path, output: Path, limit: int) -> None:
+    """Compare two annotations of the same texts, and write the review."""
+    check_folder(output)
+    vocab = spacy.blank("xx").vocab
+    docs = list(read_docs(data, vocab))
+    compared = compare_annotations(docs, read_docs(other, vocab))
+    if not compared:
+        raise UserError(f"{other}: contains none of the texts in {data}", "Use two annotations of the same texts.")
+    if len(compared) < len(docs):
+        msg.warn(f"Texts that are not in {other}, left out: {len(docs) - len(compared):,}")
+    with interrupted_by_signals(), locked(output / ".lock"):
+        _write_review(output, compared, str(data), f"Compared with {other}.", limit, uncalibrated=False)
 
 
 def _write_review(

@@ -115,7 +115,9 @@ def rank_suspected_errors(reviewed_docs: Iterable[ReviewedDoc]) -> list[Suspecte
 
 def _suspicion(error: SuspectedError, recall: float) -> float:
     gold = max((entity.probability or 0.0 for entity in error.gold), default=0.0)
-    return (1.0 - gold) * max((entity.probability or 0.0 for entity in error.found), default=recall)
+    # Entities of another annotation (`review --compare`) have no probability. They count as certain.
+    found = (1.0 if entity.probability is None else entity.probability for entity in error.found)
+    return (1.0 - gold) * max(found, default=recall)
 
 
 def most_suspicious(errors: Sequence[SuspectedError], limit: int) -> list[SuspectedError]:
@@ -162,7 +164,7 @@ def _review_batch(nlp: Language, batch: Sequence[tuple[int, Doc]]) -> Iterator[R
         scored = zip(offsets, decoding.probabilities(offsets), strict=True)
         gold = [FoundEntity(*entity, probability) for entity, probability in scored]
         found = decoding.entities if group is not None else outermost(decoding.entities)
-        annotated = _annotated_only(example.reference, found, {*offsets})
+        annotated = annotated_only(example.reference, found, {*offsets})
         unknown = {entity for entity in gold if entity.label not in ner.labels}
         errors = disagreements(number, gold, annotated, nested=group is not None)
         known_errors = tuple(error for error in errors if unknown.isdisjoint(error.gold))
@@ -197,7 +199,7 @@ def _with_known_labels(doc: Doc, labels: Sequence[str], group: str | None) -> Do
     return changed
 
 
-def _annotated_only(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffsets]) -> list[FoundEntity]:
+def annotated_only(doc: Doc, found: Iterable[FoundEntity], gold: Set[EntityOffsets]) -> list[FoundEntity]:
     """Remove predicted entities that contain tokens with missing annotation, unless they are equal to a gold entity.
 
     Without gold annotation for a token, it is unknown whether an entity is an error.
