@@ -160,9 +160,14 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal) -> Recommenda
         scripts = ["han", "kana", "hangul", "thai", "lao", "khmer", "myanmar", "tibetan"]
         chosen.settings.append(f"nlp.tokenizer.scripts={json.dumps(scripts)}")
     else:
-        chosen, wanted = Recommendation("wnut17"), ["glove"] if lang == "en" else []
+        # With E5, the model of `multilingual` is more accurate than that of `wnut17`, and without E5 less accurate
+        # (research/results/config-choice.md).
+        chosen = Recommendation("multilingual" if goal == ACCURACY and lang != "en" else "wnut17")
+        wanted = ["glove"] if lang == "en" else []
         why = f"tags words, with their characters; spaCy's tokenizer for '{lang}'"
         chosen.settings.append(f"nlp.lang={lang}")
+        if chosen.base == "multilingual":
+            chosen.settings.append('nlp.tokenizer={"@tokenizers": "spacy.Tokenizer.v1"}')
     chosen.reasons.append((f"Config {chosen.base}", why))
     if goal == ACCURACY:
         wanted.append("e5")
@@ -174,7 +179,7 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal) -> Recommenda
         if corpus.is_nested:
             chosen.overlays.append("nested")
             chosen.reasons.append(("Overlay nested", "the corpus has nested entities"))
-        if corpus.has_character_tokens and chosen.base == "wnut17":
+        if corpus.has_character_tokens and lang != "zh" and lang not in _CHARACTER_LANGUAGES:
             chosen.settings.append("components.tener_ner.view=characters")
             chosen.reasons.append(("view = characters", "the tokens of the corpus are characters"))
         set_schedule(chosen, corpus)

@@ -41,7 +41,7 @@ def settings_of(chosen: Recommendation) -> dict[str, str]:
         ("en", "efficiency", "wnut17", ["glove"]),
         ("en", "accuracy", "wnut17", ["glove", "e5"]),
         ("de", "efficiency", "wnut17", []),
-        ("ru", "accuracy", "wnut17", ["e5"]),
+        ("ru", "accuracy", "multilingual", ["e5"]),
         ("ko", "efficiency", "multilingual", []),
         ("ja", "accuracy", "multilingual", ["e5"]),
     ],
@@ -50,7 +50,9 @@ def test_language_and_goal_choose_config(lang: str, goal: Goal, base: str, overl
     chosen = recommend(lang, None, goal)
     assert (chosen.base, chosen.overlays) == (base, overlays)
     config = compose(chosen.base, chosen.overlays, chosen.settings)
-    assert config["nlp"]["lang"] == ("xx" if base == "multilingual" else lang)
+    assert config["nlp"]["lang"] == ("xx" if lang in ("ko", "ja") else lang)
+    is_spacy = config["nlp"]["tokenizer"]["@tokenizers"] == "spacy.Tokenizer.v1"
+    assert is_spacy == (lang in ("en", "de", "ru"))
 
 
 def test_large_chinese_corpus_gets_larger_model() -> None:
