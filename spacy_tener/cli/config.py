@@ -15,7 +15,6 @@ from ..files import write_text
 from ..training.config_files import BASES, OVERLAYS, description, names_in, systems
 from ..training.overlays import compose, unfit_languages
 from ..training.recommend import (
-    EFFICIENCY,
     GOALS,
     CorpusSummary,
     Goal,
@@ -36,7 +35,7 @@ def config_cli(
     overlays: options.Overlays = None,
     settings: options.Settings = None,
     lang: Annotated[str | None, options.lang("chooses the config (default: detected in the training texts)")] = None,
-    optimize: Annotated[str, options.choice(("--optimize",), "Goal, which chooses the overlays", GOALS)] = EFFICIENCY,
+    optimize: Annotated[str | None, options.choice(("--optimize",), "Goal, which chooses the overlays", GOALS)] = None,
     train: Annotated[
         Path | None, typer.Option(help="Training texts (.spacy), which determine the config and the number of steps")
     ] = None,
@@ -84,7 +83,7 @@ def config_cli(
         if corpus:
             set_schedule(chosen, corpus)
     else:
-        chosen = recommend(_language(lang, corpus), corpus, cast(Goal, optimize))
+        chosen = recommend(_language(lang, corpus), corpus, cast("Goal | None", optimize))
     for choice, reason in chosen.reasons:
         msg.info(f"{choice}: {reason}")
     base, overlays, settings = chosen.base, chosen.overlays, [*chosen.settings, *(settings or [])]

@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Final, Literal
 
 import spacy
 from spacy.schemas import ConfigSchemaTraining
@@ -30,7 +30,9 @@ from ..corpora.docs import read_docs
 from ..errors import UserError, install, pluralize
 
 Goal = Literal["efficiency", "accuracy"]
-EFFICIENCY, ACCURACY = GOALS = "efficiency", "accuracy"
+EFFICIENCY: Final = "efficiency"
+ACCURACY: Final = "accuracy"
+GOALS = (EFFICIENCY, ACCURACY)
 # Languages without spaces between words, and Korean, whose particles are attached to names. Their characters are
 # tokens in the config `multilingual`.
 _CHARACTER_LANGUAGES = frozenset({"ja", "ko", "th", "lo", "km", "my", "bo"})
@@ -39,6 +41,8 @@ _LARGE_CORPUS = 3000
 # Training stops early only if the development set has at least this number of entities. F1 on fewer entities varies
 # too much, and often reaches 100 % long before the training is finished.
 _MIN_DEV_ENTITIES = 300
+# Below this number of texts, E5 is the default in languages without smaller pretrained features.
+_FEW_TEXTS = 1000
 _MIN_STEPS = 1000
 _EVALUATIONS = 20
 # Packages of the overlays with pretrained features: import name, packages to install, and the reason for the overlay.
@@ -142,13 +146,18 @@ def _is_nested(doc: Doc) -> bool:
     return len(doc.spans.get("sc", ())) > len(doc.ents)
 
 
-def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal) -> Recommendation:
+def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal | None) -> Recommendation:
     """Choose a base config, overlays and settings.
 
     lang (str): Language code of the texts.
     corpus (CorpusSummary | None): The corpus. If None, the number of steps is that of the base config.
-    goal (Goal): `efficiency` for a fast pipeline, or `accuracy` to add a pretrained encoder.
+    goal (Goal | None): `efficiency` for a fast pipeline, or `accuracy` to add a pretrained encoder. If None, it is
+        `accuracy` for small corpora in languages without smaller pretrained features, and otherwise `efficiency`.
     """
+    has_few_texts = corpus is not None and corpus.n_texts < _FEW_TEXTS
+    is_default = goal is None
+    if goal is None:
+        goal = ACCURACY if has_few_texts and lang not in ("zh", "en") else EFFICIENCY
     if lang == "zh":
         is_large = corpus is not None and corpus.n_texts >= _LARGE_CORPUS
         chosen = Recommendation("resume" if is_large else "weibo")
@@ -175,6 +184,9 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal) -> Recommenda
         _add_pretrained(chosen, name)
     if goal == EFFICIENCY:
         chosen.reasons.append(("No overlay e5", "--optimize accuracy adds it: more accurate, but several times slower"))
+    elif is_default and "e5" in chosen.overlays:
+        why = f"fewer than {_FEW_TEXTS:,} texts; --optimize efficiency is faster, but far less accurate"
+        chosen.reasons.append(("Optimized for accuracy", why))
     if corpus is not None:
         if corpus.is_nested:
             chosen.overlays.append("nested")

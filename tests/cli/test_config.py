@@ -475,7 +475,9 @@ def german_corpus(tmp_path: Path) -> Path:
 
 
 def test_config_for_corpus_explains_its_choices(tmp_path: Path, german_corpus: Path) -> None:
-    code, output, messages = run("--lang", "de", "--train", german_corpus, "--set", "training.max_steps=40")
+    code, output, messages = run(
+        "--lang", "de", "--train", german_corpus, "--optimize", "efficiency", "--set", "training.max_steps=40"
+    )
     assert code == 0
     for choice in (
         "Config wnut17",

@@ -55,6 +55,15 @@ def test_language_and_goal_choose_config(lang: str, goal: Goal, base: str, overl
     assert is_spacy == (lang in ("en", "de", "ru"))
 
 
+@pytest.mark.parametrize(
+    ("lang", "n_texts", "overlays"),
+    [("de", 999, ["e5"]), ("de", 1000, []), ("zh", 100, ["lac"]), ("en", 100, ["glove"]), ("ja", 100, ["e5"])],
+)
+def test_few_texts_are_optimized_for_accuracy_by_default(lang: str, n_texts: int, overlays: list[str]) -> None:
+    assert recommend(lang, corpus(n_texts), None).overlays == overlays
+    assert recommend(lang, corpus(n_texts), "efficiency").overlays == [name for name in overlays if name != "e5"]
+
+
 def test_large_chinese_corpus_gets_larger_model() -> None:
     assert recommend("zh", corpus(2999), "efficiency").base == "weibo"
     assert recommend("zh", corpus(3000), "efficiency").base == "resume"
