@@ -28,17 +28,18 @@
     const messages = [];
     if (!data.scores) messages.push(say("These texts are not annotated. There are no scores, and all found entities are shown."));
     else if (!texts.length) messages.push(say("This page has only scores. To see texts and errors, pass the pipeline and the corpus."));
-    else if (data.interval) {
-      const [low, high] = data.interval.map((bound) => (100 * bound).toFixed(1));
-      messages.push(say("95 % confidence interval of F1: {low} to {high}", { low, high }) + ".");
-    }
-    if (data.scores && texts.length && !pairs.some((pair) => pair.gold)) messages.push(say("These texts have no annotated entities, so all found entities count as spurious."));
+    else if (!pairs.some((pair) => pair.gold)) messages.push(say("These texts have no annotated entities, so all found entities count as spurious."));
     const missing = unknown.map(([label, n]) => `${label} (${n})`).join(say(", "));
     if (missing) messages.push(say("The pipeline does not have the labels {labels}: all of these entities are missed.", { labels: missing }));
     $("state").textContent = messages.join(" ");
     $("state").hidden = !messages.length;
     $("scores").hidden = !data.scores;
+    $("interval").hidden = !data.interval;
     if (!data.scores) return;
+    if (data.interval) {
+      const [low, high] = data.interval.map((bound) => (100 * bound).toFixed(1));
+      $("interval").textContent = say("95 % confidence interval of F1: {low} to {high}", { low, high });
+    }
     const hasCounts = data.scores.some((row) => row[4]);
     const names = ["", "P", "R", "F1", "", ...(hasCounts ? ["Right", "Wrong", "Missed"].map((name) => say(name)) : [])];
     const kinds = {
