@@ -57,7 +57,7 @@ class LazyGroup(TyperGroup):
             ctx.fail(f"The command '{cmd_name}' was renamed. Use '{renamed.OLD_COMMANDS[cmd_name]}'.")
         if cmd_name not in COMMANDS:
             # typer suggests commands with similar names from the keys of this dictionary.
-            self.commands = dict.fromkeys(COMMANDS)
+            self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
             return None
         import_module(f"{__package__}.{cmd_name.replace('-', '_')}")
         group: Any = get_command(tener_cli)
