@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import spacy
 from small_corpora import annotated, save_corpus, save_docs
+from spacy.cli.train import train
 from spacy.tokens import Doc, Span
+from tiny_trainings import make_config, tener, write_corpus
 
 from spacy_tener.errors import UserError
 from spacy_tener.training import recommend as module
@@ -131,3 +134,14 @@ def test_corpus_without_entities_raises_error(tmp_path: Path) -> None:
 def test_training_time_counts_first_epoch_with_cost_of_features() -> None:
     time = TrainingTime(start=5.0, step=0.1, extra=0.9, evaluation=2.0)
     assert time.total(n_steps=100, steps_per_epoch=10, n_evaluations=4) == pytest.approx(5 + 10 + 9 + 8)
+
+
+def test_best_checkpoint_of_saturated_development_set_is_the_last(tmp_path: Path) -> None:
+    for part in ("train", "dev"):
+        write_corpus(tmp_path / f"{part}.spacy")
+    config = make_config(tmp_path, tener(), max_steps=60, eval_frequency=20, patience=0)
+    config.to_disk(tmp_path / "my.cfg")
+    train(tmp_path / "my.cfg", tmp_path / "out")
+    best, last = tmp_path / "out" / "model-best", tmp_path / "out" / "model-last"
+    assert json.loads((best / "meta.json").read_text(encoding="utf8"))["performance"]["ents_f"] == 1.0
+    assert (best / "tener_ner" / "model").read_bytes() == (last / "tener_ner" / "model").read_bytes()
