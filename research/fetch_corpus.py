@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections.abc import Sequence
+from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -44,7 +45,7 @@ def fetch(url: str, path: Path, checksum: str) -> None:
     try:
         with urlopen(url, timeout=_TIMEOUT) as response:
             content: bytes = response.read()
-    except OSError as error:
+    except (OSError, HTTPException) as error:
         fix = f"Check the connection and run the command again, or save {url} to this path."
         msg.fail(f"{path}: cannot be downloaded: {error}", fix, exits=1)
     if _checksum(content) != checksum:

@@ -23,14 +23,8 @@ import spacy
 from spacy.tokens import Doc, DocBin, Span
 from suggest import SMALL
 
-from spacy_tener.review.suspected_errors import (
-    CrossValidation,
-    SuspectedError,
-    cross_train,
-    find_suspected_errors,
-    fold_run,
-    rank_suspected_errors,
-)
+from spacy_tener.review.cross_validation import CrossValidation, cross_train, fold_run
+from spacy_tener.review.suspected_errors import SuspectedError, find_suspected_errors, rank_suspected_errors
 from spacy_tener.training.config_files import find_base
 from spacy_tener.training.overlays import compose
 from spacy_tener.training.runs import MODEL, Processes, is_trained, train

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from http.client import IncompleteRead
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -52,4 +54,18 @@ def test_failed_download_ends_with_message(
     printed = " ".join(capsys.readouterr().out.split())
     reason = "has a wrong checksum" if content else "cannot be downloaded: "
     assert (stop.value.code, "assets/weibo/train: " in printed, reason in printed) == (1, True, True)
+    assert not Path("assets/weibo/train").exists()
+
+
+def test_interrupted_download_ends_with_message(
+    sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Response(BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise IncompleteRead(b"wei", 3)
+
+    monkeypatch.setattr(fetch_corpus, "urlopen", lambda url, timeout: Response())
+    with pytest.raises(SystemExit):
+        fetch_corpus.main(["weibo"])
+    assert "assets/weibo/train: cannot be downloaded: IncompleteRead" in " ".join(capsys.readouterr().out.split())
     assert not Path("assets/weibo/train").exists()

@@ -16,11 +16,13 @@ from ..evaluation.calibration import (
     check_sample_size,
     cross_validate,
     errors,
+    find_fold_outcomes,
     find_outcomes,
     fit_temperature,
     new_thresholds,
 )
 from ..pipeline.finding import find_crf_pipe
+from ..review.cross_validation import fold_examples
 from . import options
 from ._common import check_new, command, load_pipeline, msg, refuse_options, setup_gpu, write_pipeline
 
@@ -29,8 +31,17 @@ from ._common import check_new, command, load_pipeline, msg, refuse_options, set
 def calibrate_cli(
     ctx: typer.Context,
     model: options.Model,
-    data: Annotated[Path, typer.Argument(help="Annotated texts (.spacy) that the pipeline was not trained on")],
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="Annotated texts (.spacy) that the pipeline was not trained on; with --folds, training texts"
+        ),
+    ],
     output: Annotated[Path, options.output("a new directory, or MODEL with --force")],
+    folds: Annotated[
+        Path | None,
+        typer.Option("--folds", help="Output directory of `review` with a config: calibrate on the folds of DATA"),
+    ] = None,
     test: Annotated[
         Path | None, typer.Option("--test", help="Other annotated texts, to evaluate the calibration")
     ] = None,
@@ -50,6 +61,10 @@ def calibrate_cli(
     (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
     probability thresholds are removed.
 
+    Few texts contain too few wrong predictions for a calibration. With --folds, DATA contains the training texts. The
+    directory contains the pipelines that `tener review CONFIG DATA` has trained on the folds of DATA. Each of them
+    predicts the texts that it was not trained on.
+
     With --precision 0.9, the command also sets a probability threshold for each label or group of labels. At least 90 %
     of the entities above the threshold are correct. In texts similar to DATA, this precision is reached with the
     confidence level --confidence. To find the threshold, the command tests lower and lower values, and stops at the
@@ -62,7 +77,10 @@ def calibrate_cli(
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     pipe = find_crf_pipe(nlp, component)
-    outcomes = find_outcomes(nlp, pipe.name, read_examples(nlp, data), data)
+    if folds:
+        outcomes = find_fold_outcomes(fold_examples(folds, data), pipe, data)
+    else:
+        outcomes = find_outcomes(nlp, pipe.name, read_examples(nlp, data), data)
     check_sample_size(outcomes, data)
     tested = find_outcomes(nlp, pipe.name, read_examples(nlp, test), test) if test else None
     temperature = fit_temperature(outcomes)

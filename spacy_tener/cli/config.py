@@ -5,15 +5,28 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 from textwrap import indent
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
+from thinc.api import Config
 
+from ..errors import MissingPackageError, pluralize
 from ..files import write_text
 from ..training.config_files import BASES, OVERLAYS, description, names_in, systems
 from ..training.overlays import compose, unfit_languages
+from ..training.recommend import (
+    EFFICIENCY,
+    GOALS,
+    CorpusSummary,
+    Goal,
+    Recommendation,
+    describe_corpus,
+    measure_training,
+    recommend,
+    set_schedule,
+)
 from . import options
-from ._common import check_file, command, msg, refuse_options
+from ._common import CommandLineError, check_file, command, msg, refuse_options
 
 
 @command("config", prints_result=True)
@@ -22,10 +35,23 @@ def config_cli(
     base: Annotated[str | None, typer.Argument(help="Config: a name such as weibo, or a path")] = None,
     overlays: options.Overlays = None,
     settings: options.Settings = None,
+    lang: Annotated[str | None, options.lang("chooses the config (default: detected in the training texts)")] = None,
+    optimize: Annotated[
+        str, options.choice(("--optimize", "-O"), "Goal, which chooses the overlays", GOALS)
+    ] = EFFICIENCY,
+    train: Annotated[
+        Path | None, typer.Option(help="Training texts (.spacy), which determine the config and the number of steps")
+    ] = None,
+    dev: Annotated[Path | None, typer.Option(help="Development texts (.spacy), for --train")] = None,
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
     force: options.Force = False,
 ) -> tuple[str, int]:
-    """Create a training config from a base config, overlays and single settings.
+    """Create a training config for your corpus, or from a base config, overlays and single settings.
+
+    With --lang or --train, and without the name of a config, the command chooses a config and overlays by the language,
+    the size of the corpus and the installed packages. It prints each choice with its reason. --train also sets the
+    paths, the number of steps, the evaluation frequency and the patience. To estimate the training time, the command
+    trains for a few steps.
 
     Without arguments, lists the available configs and overlays, and explains when to use them. An overlay is a partial
     config that changes the base config.
@@ -43,14 +69,27 @@ def config_cli(
     --set changes a single setting, which must exist in the filled config. A dictionary replaces the existing
     dictionary.
     """
-    if base is None:
-        why, fix = "there is no config to compose", "Add its name, as in `tener config weibo`."
-        refuse_options(ctx, ["settings", "output", "force"], why, fix)
+    if base is None and lang is None and train is None:
+        why, fix = "there is no config to compose", "Add its name, as in `tener config weibo`, or --lang or --train."
+        refuse_options(ctx, ["settings", "optimize", "dev", "output", "force"], why, fix)
         return list_configs(), 0
     if output is None:
         refuse_options(ctx, ["force"], "there is no file to overwrite", "Add --output.")
-    overlays, settings = overlays or [], settings or []
+    if train is None:
+        refuse_options(ctx, ["dev"], "the training texts determine the number of steps", "Add --train.")
     check_file(output, force)
+    corpus = describe_corpus(train, dev) if train else None
+    if base is not None:
+        why = f"{base} is the config; only a config that the command chooses depends on it"
+        refuse_options(ctx, ["lang", "optimize"], why, f"Leave out {base}, or this option.")
+        chosen = Recommendation(base, overlays or [])
+        if corpus:
+            set_schedule(chosen, corpus)
+    else:
+        chosen = recommend(_language(lang, corpus), corpus, cast(Goal, optimize))
+    for choice, reason in chosen.reasons:
+        msg.info(f"{choice}: {reason}")
+    base, overlays, settings = chosen.base, chosen.overlays, [*chosen.settings, *(settings or [])]
     config = compose(base, overlays, settings)
     unfit = unfit_languages(config)
     if unfit:
@@ -61,7 +100,33 @@ def config_cli(
     if output is not None:
         write_text(output, text)
         msg.good(f"{output}: {', '.join(config['nlp']['pipeline'])}")
+    if corpus:
+        _print_training_time(config, corpus)
     return text if output is None else "", 0
+
+
+def _language(lang: str | None, corpus: CorpusSummary | None) -> str:
+    """Return the language of the texts: the option, or the language that was detected in the corpus."""
+    found = lang or (corpus.lang if corpus else "")
+    if not found:
+        raise CommandLineError("The language of the texts cannot be detected", "Set it, for example with --lang ja.")
+    if lang is None:
+        msg.info(f"Language {found}: detected in the training texts; --lang sets another one")
+    return found
+
+
+def _print_training_time(config: Config, corpus: CorpusSummary) -> None:
+    """Train for a few steps, and print how long the complete training will take on this machine."""
+    training = config["training"]
+    try:
+        time = measure_training(config, corpus.dev or corpus.train)
+    except MissingPackageError as error:
+        msg.warn(f"Training time unknown: {error.reason}", error.fix)
+        return
+    n_steps = training["max_steps"]
+    seconds = time.total(n_steps, corpus.n_texts // 16 + 1, n_steps // training["eval_frequency"])
+    amount = pluralize(round(seconds / 60), "minute") if seconds >= 90 else "about a minute"
+    msg.info(f"Training time on this machine: {amount} for {n_steps:,} steps, by the speed of the first steps")
 
 
 def list_configs() -> str:

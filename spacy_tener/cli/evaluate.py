@@ -18,7 +18,7 @@ from spacy.training import Example
 from ..corpora.docs import read_examples
 from ..errors import UserError, pluralize
 from ..evaluation.errors_page import Pair, errors_page, most_confident_errors, score_texts
-from ..evaluation.scores import CountingScorer, score_rows, scores_json
+from ..evaluation.scores import DOCS_KEY, INTERVAL_KEY, CountingScorer, score_rows, scores_json
 from ..files import write_text
 from ..pages import Heading, displacy_options
 from ..pipeline.finding import entity_finders, entity_labels, find_crf_pipe, known_labels, overlap_groups, spancat_pipes
@@ -61,9 +61,11 @@ def evaluate_cli(
 ) -> None:
     """Score a pipeline, and count its true positives, false positives and false negatives.
 
-    The scores are the same as in `spacy evaluate`. The output file contains all scores, and the counts tp, fp and fn
-    for each label (`ents_counts`) and for each document (`ents_counts_per_doc`). Use the counts to score groups of
-    labels, or to test whether the difference between two systems is significant.
+    The scores are the same as in `spacy evaluate`. The command also prints the 95 % confidence interval of F1, computed
+    by a bootstrap over texts. It shows how much F1 could differ on other texts of the same kind. The output file
+    contains all scores, the interval (`ents_f_interval`), and the counts tp, fp and fn for each label (`ents_counts`)
+    and for each document (`ents_counts_per_doc`). Use the counts to score groups of labels, or to test whether the
+    difference between two systems is significant.
 
     --page writes an HTML page with the scores, a confusion matrix, and all texts with errors, which can be filtered and
     searched. --explain 20 writes a second page, which explains the 20 errors with the highest probability.
@@ -128,6 +130,10 @@ def _print_scores(scores: Mapping[str, Any]) -> None:
     shown += nested_score_rows(scores)
     rows = [(label, *(f"{100 * part:.2f}" for part in score), str(count)) for label, score, count in shown]
     msg.table(rows, header=("", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
+    if interval := scores[INTERVAL_KEY]:
+        low, high = (f"{100 * bound:.1f}" for bound in interval)
+        n_texts = pluralize(len(scores[DOCS_KEY]), "text")
+        msg.info(f"95 % confidence interval of F1: {low} to {high} (bootstrap over {n_texts})")
 
 
 def _write_errors(
@@ -164,7 +170,10 @@ def _write_errors(
         label_order=entity_labels(nlp),
         lang=str(nlp.lang),
         explained=(why.name, numbers),
-        review=f"python -m spacy tener review {shlex.join([model, str(data)])} --output reviewed",
+        # `review` takes a single file, so that decisions can be applied to it.
+        review=""
+        if data.is_dir()
+        else f"python -m spacy tener review {shlex.join([model, str(data)])} --output reviewed",
     )
     write_text(page, content)
     wrong = sum(any(pair.is_error for pair in pairs) for _, pairs in texts)

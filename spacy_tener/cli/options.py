@@ -58,8 +58,8 @@ def lang(of: str, *, auto: bool = False) -> Any:
     auto (bool): Whether `auto` is a valid value.
     """
 
-    def check(value: str) -> str:
-        if not (auto and value == "auto"):
+    def check(value: str | None) -> str | None:
+        if value is not None and not (auto and value == "auto"):
             try:
                 get_lang_class(value)
             except ImportError as error:

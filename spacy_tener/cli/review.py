@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,12 +13,24 @@ import typer
 
 from ..corpora.docs import read_docs
 from ..errors import UserError, pluralize
-from ..files import check_folder, locked, write_bytes
+from ..files import check_folder, locked, write_bytes, write_text
 from ..nn.run import check_gpu
 from ..pipeline.finding import entity_labels
 from ..processes import interrupted_by_signals
+from ..review.cross_validation import (
+    ALL,
+    CURVE,
+    SCORES,
+    CrossValidatedScore,
+    CurvePoint,
+    cross_train,
+    cross_validated_scores,
+    cross_validation,
+    n_training_texts,
+    scores_to_json,
+)
 from ..review.page import PAGE, apply_to_corpus, write_review
-from ..review.suspected_errors import ReviewedDoc, cross_train, cross_validation, describe_model, find_suspected_errors
+from ..review.suspected_errors import ReviewedDoc, describe_model, find_suspected_errors
 from ..training.config_files import BASES, names_in
 from . import options
 from ._common import (
@@ -31,7 +44,7 @@ from ._common import (
 )
 
 # Arguments that are only used if models are trained.
-TRAINING = ("dev", "folds", "settings", "jobs")
+TRAINING = ("dev", "folds", "settings", "jobs", "learning_curve")
 
 
 @command("review", stopped="Run the same command to resume. An interrupted training run starts from the beginning.")
@@ -56,6 +69,9 @@ def review_cli(
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     jobs: options.Jobs = 1,
+    learning_curve: Annotated[
+        bool, typer.Option("--learning-curve", help="Also train on a quarter and on half of the texts, to compare F1")
+    ] = False,
 ) -> None:
     """Find annotation errors in gold annotation.
 
@@ -70,6 +86,11 @@ def review_cli(
 
     review.html shows the suspected errors in a browser, where you accept or reject the corrections. review.jsonl
     contains the same data. docs.jsonl contains the probability of each text's complete gold annotation.
+
+    With a config, the command also prints precision, recall and F1 of the cross-validated predictions, with the
+    standard deviations over the folds, and writes them to scores.json. They show how good a pipeline is that is trained
+    on these texts. --learning-curve also trains on a quarter and on half of the texts, to show whether more texts would
+    help.
 
     review --apply decisions.json corpus.spacy --output corrected.spacy applies your decisions to the corpus. Decisions
     that don't match the corpus are listed, for example if the corpus has changed.
@@ -97,12 +118,23 @@ def review_cli(
         )
 
         def begun(fold: int, trained: bool) -> None:
-            msg.info(f"{validation.folder(fold)}: {'trained already' if trained else 'training'}")
+            msg.info(f"Fold {fold + 1}: {'trained already' if trained else 'training'}")
 
         with interrupted_by_signals(), locked(output / ".lock"):
             reviewed = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
             how = f"{folds} models predicted the folds that they were not trained on."
             _write_review(output, reviewed, str(data), how, limit)
+            scores = cross_validated_scores(reviewed)
+            curve = []
+            for share in CURVE if learning_curve else ():
+                part = replace(validation, share=share)
+                msg.info(f"Training on 1/{share} of the texts")
+                partly = cross_validated_scores(cross_train(part, jobs, echo=sys.stderr.write, begun=begun))[ALL]
+                curve.append(CurvePoint(n_training_texts(part), partly.f, partly.f_std))
+            if learning_curve:
+                curve.append(CurvePoint(n_training_texts(validation), scores[ALL].f, scores[ALL].f_std))
+            write_text(output / SCORES, scores_to_json(scores, curve))
+            _print_scores(scores, curve)
     else:
         refuse_options(
             ctx, TRAINING, f"only for training, and {model_or_config} is trained", "Leave it out, or use a config."
@@ -115,6 +147,31 @@ def review_cli(
         msg.warn(f"{how} {question}", "With a config, each text is predicted by a model that was not trained on it.")
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(output, reviewed, str(data), how, limit, entity_labels(nlp))
+
+
+def _print_scores(scores: Mapping[str, CrossValidatedScore], curve: Sequence[CurvePoint]) -> None:
+    """Print a table with the cross-validated scores, and the learning curve."""
+    rows = [
+        (
+            label,
+            *(
+                f"{100 * value:.1f} ± {100 * deviation:.1f}"
+                for value, deviation in ((score.p, score.p_std), (score.r, score.r_std), (score.f, score.f_std))
+            ),
+            str(score.n_entities),
+        )
+        for label, score in scores.items()
+    ]
+    msg.table(rows, header=("Cross-validated", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
+    if curve:
+        points = [(f"{point.texts:,}", f"{100 * point.f:.1f} ± {100 * point.f_std:.1f}") for point in curve]
+        msg.table(points, header=("Training texts", "F1"), aligns=("r", "r"), divider=True)
+        half, all_texts = curve[-2:]
+        gain = 100 * (all_texts.f - half.f)
+        msg.info(
+            f"{all_texts.texts:,} instead of {half.texts:,} training texts changed F1 by {gain:+.1f}. "
+            + ("More texts will probably help." if gain >= 1.0 else "More texts will probably help little.")
+        )
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:

@@ -13,6 +13,7 @@ from ..corpora.tokenizers import blank_pipeline
 from ..errors import UserError, pluralize
 from ..files import write_text
 from ..pipeline.finding import PipelineNER, crf_pipes, entity_labels, overlap_groups
+from ..pipeline.tokenizer import CharTokenizer
 from ..review.active_learning import make_tasks, suggest
 from ..review.annotation_tools import TOOLS
 from ..review.page import (
@@ -101,9 +102,16 @@ def suggest_cli(
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
         sources = {"model": describe_model(nlp, model), "inputs": ", ".join(texts)}
-        label_order, overlapping = entity_labels(nlp), not overlap_groups(nlp).keys().isdisjoint(crf_pipes(nlp))
+        pipes = crf_pipes(nlp)
         page = annotation_page(
-            tasks, shown, **sources, label_order=label_order, lang=str(nlp.lang), overlapping=overlapping
+            tasks,
+            shown,
+            **sources,
+            label_order=entity_labels(nlp),
+            lang=str(nlp.lang),
+            overlapping=not overlap_groups(nlp).keys().isdisjoint(pipes),
+            characters=isinstance(nlp.tokenizer, CharTokenizer)
+            or any(pipe.settings.view == "characters" for pipe in pipes.values()),
         )
         write_text(output, page)
         msg.good(f"{output.resolve()}: {pluralize(len(chosen), 'text')} to annotate in a browser")

@@ -9,7 +9,8 @@
 Lines and columns:
 
 * A line that contains a tab is split at tabs. Other lines are split at spaces.
-* If the first column contains token numbers, the second column contains the tokens.
+* If the first column contains token numbers, the second column contains the tokens. A multiword token of CoNLL-U, such
+  as `1-2 im`, replaces its words.
 * A blank line or a line `-DOCSTART-` ends a sentence.
 * A line that begins with `#` is a comment if it precedes the tokens of a sentence and doesn't look like a token with a
   tag.
@@ -36,7 +37,7 @@ from ..errors import UserError
 from .annotation import EntitySpan, Event, Notes, RecordError, Sentence, excerpt
 
 AUTO = "auto"
-MISSING_TAG = "-"
+OUTSIDE, MISSING_TAG = "O", "-"
 # Prefixes of each tag scheme: for the first, inner and last token of an entity, and for single-token entities.
 SCHEMES = {
     "IOB2": ("B", "I", "I", "B"),
@@ -51,6 +52,9 @@ _TAG = re.compile(r"([BIMESLU])[-_](.+)", re.DOTALL)
 _CONTINUING, _CLOSING = frozenset("IMEL"), frozenset("ELSU")
 # All prefixes of each scheme. IOB1 also contains B, for an entity directly after an entity with the same label.
 _ALPHABETS = {name: frozenset(letters) | {"B"} for name, letters in SCHEMES.items()}
+
+# CoNLL-U's numbers of multiword tokens (`1-2`) and of empty nodes (`8.1`).
+_WORD_RANGE, _EMPTY_NODE = re.compile(r"(\d+)-(\d+)"), re.compile(r"\d+\.\d+")
 
 DOCUMENT_START = "-DOCSTART-"
 _TEXT_COMMENT = "# text = "
@@ -254,6 +258,8 @@ class ColumnReader:
         self.width = self.width or len(rows[0][1])
         for number, columns in rows:
             self._check(columns, number)
+        if self.token != 0:
+            rows = _merge_word_ranges(rows, self.token, self.tag)
         first = rows[0][0]
         tokens = [columns[self.token] for _, columns in rows]
         if self.positions:
@@ -371,10 +377,42 @@ def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
         while rows and rows[0][0].startswith("#"):
             del rows[0]
         begin = 0 if rows and rows[0][0] == "0" else 1
+        rows = [row for row in rows if not (_WORD_RANGE.fullmatch(row[0]) or _EMPTY_NODE.fullmatch(row[0]))]
         regular += sum(len(row) > 2 and row[0] == str(index) for index, row in enumerate(rows, begin))
         total += len(rows)
         longest = max(longest, len(rows))
     return longest > 1 and regular >= _MIN_REGULAR * total
+
+
+Rows = list[tuple[int, list[str]]]
+
+
+def _merge_word_ranges(rows: Rows, token: int, tag: int) -> Rows:
+    """Replace the words of each multiword token by the token, as it is written in the text.
+
+    In CoNLL-U, the line `1-2 im` is followed by its words `1 in` and `2 dem`. The merged token gets the tag of its
+    first word that is part of an entity. Empty nodes such as `8.1`, which do not occur in the text, are removed.
+
+    rows (Rows): The columns of each line, with line numbers. The first column contains the token numbers.
+    token (int): Index of the token column.
+    tag (int): Index of the tag column.
+    """
+    merged: Rows = []
+    last_in_range = 0
+    for number, columns in rows:
+        word_range = _WORD_RANGE.fullmatch(columns[0])
+        if word_range:
+            last_in_range = int(word_range[2])
+            columns = list(columns)
+            columns[tag] = OUTSIDE
+            merged.append((number, columns))
+        elif last_in_range and columns[0].isdigit() and int(columns[0]) <= last_in_range:
+            if merged[-1][1][tag] == OUTSIDE:
+                merged[-1][1][tag] = columns[tag]
+        elif not _EMPTY_NODE.fullmatch(columns[0]):
+            last_in_range = 0
+            merged.append((number, columns))
+    return merged
 
 
 def _without_position(token: str, number: int) -> str:

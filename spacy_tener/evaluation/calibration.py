@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,8 +88,53 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
     source (Path): Path to the file with the texts, for error messages.
     RETURNS (Outcomes): The predicted entities, and whether they are correct.
     """
+    labels = find_crf_pipe(nlp, name).labels
+    _check_labels({span.label_ for example in examples for span in example.reference.ents}, labels, name, source)
+    found = _find_outcomes(nlp, name, examples, source, labels)
+    _check_found(found, source)
+    return found
+
+
+def find_fold_outcomes(folds: Iterable[tuple[Language, Sequence[Example]]], pipe: TenerNER, source: Path) -> Outcomes:
+    """Predict entities with the pipelines of a cross-validation, each on the texts that it was not trained on.
+
+    The temperature that fits these pipelines also fits a pipeline that is trained on all texts with the same config.
+
+    folds (Iterable[tuple[Language, Sequence[Example]]]): The pipeline of each fold, and its annotated texts.
+    pipe (TenerNER): The component to calibrate. The folds have a component with the same name.
+    source (Path): Path to the file with the texts, for error messages.
+    RETURNS (Outcomes): The predicted entities of all folds, and whether they are correct.
+    """
+    parts, n_texts = list[Outcomes](), 0
+    for nlp, examples in folds:
+        unknown = set(find_crf_pipe(nlp, pipe.name).labels) - set(pipe.labels)
+        if unknown:
+            reason = f"The pipelines of the folds have labels that '{pipe.name}' does not have: {', '.join(unknown)}"
+            raise UserError(reason, "Use folds that were trained on the same texts as the pipeline.")
+        part = _find_outcomes(nlp, pipe.name, examples, source, pipe.labels)
+        parts.append(replace(part, text=part.text + n_texts))
+        n_texts += len(examples)
+    counted, label, right, text = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("counted", "label", "right", "text")
+    )
+    found = Outcomes([batch for part in parts for batch in part.batches], counted, label, right, text)
+    _check_found(found, source)
+    return found
+
+
+def _check_found(outcomes: Outcomes, source: Path) -> None:
+    if not outcomes.counted.size:
+        raise UserError(f"{source}: the pipeline finds no entity", "Use texts with entities of its labels.")
+
+
+def _find_outcomes(
+    nlp: Language, name: str, examples: Sequence[Example], source: Path, labels: Sequence[str]
+) -> Outcomes:
+    """Predict entities, and compare them with the gold-standard annotation. The result may be empty.
+
+    labels (Sequence[str]): The labels to which the label indices refer.
+    """
     pipe = find_crf_pipe(nlp, name)
-    _check_labels({span.label_ for example in examples for span in example.reference.ents}, pipe.labels, name, source)
     with nlp.select_pipes(enable=list(nlp.pipe_names[: nlp.pipe_names.index(name)])):
         docs = list(nlp.pipe(without_entities(example.predicted) for example in examples))
     key = pipe.nested_key
@@ -106,13 +151,11 @@ def find_outcomes(nlp: Language, name: str, examples: Sequence[Example], source:
         for start, end, index in zip(*(column.tolist() for column in spans[1:]), strict=True):
             offsets = (*decoding.view.char_span(start, end), pipe.labels[index])
             is_right = None if offsets in existing else comparison.is_correct(comparison.key(offsets))
-            rows.append((number, index, is_right))
-    if not rows:
-        raise UserError(f"{source}: the pipeline finds no entity", "Use texts with entities of its labels.")
-    text, label, comparisons = zip(*rows, strict=True)
-    counted = np.array([is_right is not None for is_right in comparisons])
-    right = np.array([is_right for is_right in comparisons if is_right is not None], dtype=bool)
-    return Outcomes(batches, counted, np.array(label)[counted], right, np.array(text)[counted])
+            rows.append((number, labels.index(pipe.labels[index]), is_right))
+    counted = np.array([is_right is not None for _, _, is_right in rows], dtype=bool)
+    right = np.array([is_right for _, _, is_right in rows if is_right is not None], dtype=bool)
+    text, label = np.array([row[:2] for row in rows], dtype=np.int64).reshape(-1, 2)[counted].T
+    return Outcomes(batches, counted, label, right, text)
 
 
 def check_sample_size(outcomes: Outcomes, source: Path) -> None:

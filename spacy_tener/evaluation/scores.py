@@ -6,10 +6,12 @@ The counts follow the same rules as spaCy's scorer, and therefore agree with its
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from spacy.language import Language
 from spacy.scorer import Scorer
 from spacy.training import Example
@@ -20,7 +22,7 @@ from ..pipeline.scoring import CharComparison, predicted_offsets, score_char_ent
 from ..pipeline.tener_ner import TenerNER
 from ..types import EntityOffsets
 
-COUNTS_KEY, DOCS_KEY = "ents_counts", "ents_counts_per_doc"
+COUNTS_KEY, DOCS_KEY, INTERVAL_KEY = "ents_counts", "ents_counts_per_doc", "ents_f_interval"
 
 
 class Confusion(NamedTuple):
@@ -40,7 +42,7 @@ class CountingScorer(Scorer):
     """A spaCy scorer that adds counts of true positives, false positives and false negatives to the scores.
 
     The score `ents_counts` maps each label to its counts `tp`, `fp` and `fn`. The score `ents_counts_per_doc` is a list
-    with `[tp, fp, fn]` for each Doc.
+    with `[tp, fp, fn]` for each Doc. The score `ents_f_interval` is the 95 % confidence interval of `ents_f`.
     """
 
     def score(self, examples: Iterable[Example], *, per_component: bool = False) -> dict[str, Any]:
@@ -50,7 +52,8 @@ class CountingScorer(Scorer):
         labels = sorted(set().union(*docs))
         counts = {label: total(counts[label] for counts in docs if label in counts)._asdict() for label in labels}
         scores: dict[str, Any] = super().score(examples, per_component=per_component)
-        return {**scores, COUNTS_KEY: counts, DOCS_KEY: [total(counts.values()) for counts in docs]}
+        per_doc = [total(counts.values()) for counts in docs]
+        return {**scores, COUNTS_KEY: counts, DOCS_KEY: per_doc, INTERVAL_KEY: f1_interval(per_doc)}
 
 
 def comparison_of(nlp: Language) -> Callable[[Example], Iterator[Found]]:
@@ -122,9 +125,41 @@ def count_entities(
     return {label: Confusion(*triple) for label, triple in counts.items()}
 
 
+def count_confusions(gold: Set[EntityOffsets], found: Set[EntityOffsets]) -> dict[str, Confusion]:
+    """Compare a text's gold entities and predicted entities, and count them by label."""
+    labels = {label for *_, label in gold | found}
+    groups = gold & found, found - gold, gold - found
+    counts = [Counter(label for *_, label in entities) for entities in groups]
+    return {label: Confusion(*(count[label] for count in counts)) for label in labels}
+
+
 def total(counts: Iterable[Confusion]) -> Confusion:
     """Add up the counts of several labels or Docs."""
     return Confusion(*map(sum, zip((0, 0, 0), *counts, strict=True)))
+
+
+def f1_interval(
+    docs: Sequence[Confusion], confidence: float = 0.95, n_samples: int = 1000
+) -> tuple[float, float] | None:
+    """Return a confidence interval of F1, computed by a percentile bootstrap over texts.
+
+    Each sample draws as many texts as there are, with replacement, and computes F1 (micro average). Texts are drawn
+    instead of entities, because the errors in a text depend on each other.
+
+    docs (Sequence[Confusion]): The counts of each text.
+    confidence (float): The confidence level.
+    n_samples (int): Number of bootstrap samples.
+    RETURNS (tuple[float, float] | None): The bounds, from 0 to 1. None if there are fewer than two texts with entities.
+    """
+    counts = np.array([count for count in docs if any(count)], dtype=np.int64)
+    if len(counts) < 2:
+        return None
+    # Entry (i, j) is how often sample i contains text j. The seed makes the result reproducible.
+    weights = np.random.default_rng(0).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=n_samples)
+    tp, fp, fn = (weights @ counts).T
+    f1 = 2 * tp / (2 * tp + fp + fn)
+    low, high = np.quantile(f1, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
+    return low, high
 
 
 def score_rows(scores: Mapping[str, Any]) -> list[list[Any]]:

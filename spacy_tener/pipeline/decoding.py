@@ -179,6 +179,8 @@ class Decoding:
         RETURNS (List[List[FoundEntity]]): The alternatives to each entity in `entities`, most probable first.
         """
         _check_minimum(minimum, "an alternative")
+        if n < 0:
+            raise ValueError(f"The number of alternatives must be at least 0, got {n}.")
         found = self.entities
         known = {entity.offsets for entity in found}
         candidates = self._found(*self.batch.candidates(minimum)[self.index])

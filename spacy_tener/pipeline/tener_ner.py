@@ -30,7 +30,7 @@ from thinc.api import Optimizer, set_dropout_rate
 
 from ..architectures.tagger import TaggerModel, depth_of, set_labels, torch_crf
 from ..embedders.tables import check_loaded, observe
-from ..errors import UserError, check_choice, wrap_load_errors
+from ..errors import UserError, check_choice, pluralize, wrap_load_errors
 from ..features.tokens import TokenBatch
 from ..nn.backends import Layer
 from ..nn.shim import require_torch
@@ -592,18 +592,37 @@ class TenerNER(TrainablePipe):
 
     def _load(self, load: Callable[..., Any], source: str, exclude: Iterable[str]) -> None:
         exclude = set(exclude)
+        before = dict(self.cfg)
+        try:
+            with wrap_load_errors(self.name, source):
+                self._load_checked(load, exclude)
+        except Exception:
+            # Keep the labels that belong to the model's output layer.
+            self.cfg.clear()
+            self.cfg.update(before)
+            raise
+
+    def _load_checked(self, load: Callable[..., Any], exclude: set[str]) -> None:
+        """Load the component, and raise an error if its parts do not fit each other."""
+        n_labels = len(self.labels)
         present = self.settings.to_cfg() if "cfg" in exclude else {}
-        with wrap_load_errors(self.name, source):
-            # Reset the learned values, because spaCy merges the loaded `cfg` into the present `cfg`. Otherwise, values
-            # that the loaded `cfg` does not contain would be kept.
-            self._set_learned(LearnedValues())
+        # Reset the learned values, because spaCy merges the loaded `cfg` into the present `cfg`. Otherwise, values that
+        # the loaded `cfg` does not contain would be kept.
+        self._set_learned(LearnedValues())
+        try:
             load(exclude=exclude - {"cfg"})
-            self._tokenization_check = TokenizationCheck()
-            self.cfg.update(present)
-            # Accessing these properties validates the loaded values.
-            _ = self.settings, self.learned, self.temperature
-            check_loaded(self.model)
-            self._check_size()
+        except ValueError as error:
+            if n_labels and len(self.labels) != n_labels and "dimension 'nO'" in str(error):
+                reason = f"it has {pluralize(len(self.labels), 'label')}, and this component {n_labels}"
+                fix = "Load the pipeline by spacy.load, which creates a component with the labels of the pipeline."
+                raise UserError(reason, fix) from error
+            raise
+        self._tokenization_check = TokenizationCheck()
+        self.cfg.update(present)
+        # Accessing these properties validates the loaded values.
+        _ = self.settings, self.learned, self.temperature
+        check_loaded(self.model)
+        self._check_size()
 
     def _check_size(self) -> None:
         """Raise an error if the number of tags in the loaded model does not match the loaded labels."""

@@ -101,6 +101,7 @@ def annotation_page(
     label_order: Sequence[str] = (),
     lang: str = "en",
     overlapping: bool = False,
+    characters: bool = False,
 ) -> str:
     """Return an HTML page to annotate texts, with predicted entities as suggestions.
 
@@ -111,6 +112,7 @@ def annotation_page(
     label_order (Sequence[str]): The pipeline's labels. Their order determines the label colours.
     lang (str): The language of the texts.
     overlapping (bool): Show nested entities. By default, the page shows only outermost entities.
+    characters (bool): Whether the model finds entities inside words, so that each character must be a token.
     """
     texts = []
     for number, task in enumerate(tasks):
@@ -118,7 +120,7 @@ def annotation_page(
         texts.append(_text(number, task.doc, questions, task.record_id, nested=overlapping))
     # `convert` only detects Chinese and English.
     convert = f"python -m spacy tener convert decisions.json --output annotated.spacy --lang {lang}"
-    convert += " --overlap spans" * overlapping
+    convert += " --overlap spans" * overlapping + " --tokens characters" * characters
     values = {"model": model, "inputs": inputs}
     heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values)
     content = {"label_order": [*label_order], "stands": "found", "corpus": "", "next": convert}

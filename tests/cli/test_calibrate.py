@@ -6,7 +6,11 @@ import re
 import pytest
 import spacy
 from command_line import run_tener
-from small_corpora import save_corpus
+from small_corpora import save_corpus, save_docs
+from spacy.training import Example
+
+from spacy_tener.corpora.docs import read_docs
+from spacy_tener.corpora.folds import assign_folds
 
 TEXT, OFFSETS = "王小明去了上海", [(0, 3), (5, 7)]
 MODELS: dict[str, bytes] = {}
@@ -152,3 +156,68 @@ def test_unsuitable_corpus_leaves_model_unchanged(model, data, tmp_path):
         code, output = calibrate(model, *arguments, "-o", model, "--force")
         assert (code, message in output) == (1, True), output
         assert files(model) == before
+
+
+# Calibration on the folds of a review
+
+
+@pytest.fixture
+def folds(model, tmp_path):
+    """Write a corpus and two pipelines, as a review that divided the corpus into two folds."""
+    texts = [
+        (TEXT + "。" * (number % 6), [(*offsets, label) for offsets, label in zip(OFFSETS, labels, strict=True)])
+        for number in range(60)
+        for labels in [("PER", "PER") if number % 4 == 0 else ("PER", "GPE")]
+    ]
+    corpus = save_corpus(tmp_path / "train.spacy", texts)
+    docs = list(read_docs(corpus))
+    for fold in range(2):
+        folder = tmp_path / "review" / "folds" / str(fold + 1)
+        outside = [doc for doc, of_doc in zip(docs, assign_folds(docs, 2), strict=True) if of_doc != fold]
+        save_docs(folder / "train.spacy", *outside)
+        nlp = spacy.load(model)
+        if fold:
+            # The pipelines differ, so that the test fails if one of them predicts all texts.
+            nlp.get_pipe("tener_ner").cfg["temperature"] = 5.0
+        nlp.to_disk(folder / "model-best")
+    return corpus
+
+
+def test_folds_calibrate_pipeline_on_its_training_texts(model, folds, tmp_path):
+    code, output = calibrate(model, folds, "--folds", tmp_path / "review", "-o", tmp_path / "new")
+    assert code == 0, output
+    assert "120 entities predicted, 105 correct" in output
+    assert "train.spacy, cross-validated" in output
+    assert cfg_of(tmp_path / "new")["temperature"] != 1.0
+    same = calibrate(model, folds, "-o", tmp_path / "same")[1]
+    # Both folds have the weights of the pipeline, so their predictions are those of the pipeline.
+    assert re.search(r"Temperature [\d.]+", same)[0] == re.search(r"Temperature [\d.]+", output)[0]
+
+
+def test_folds_of_other_corpus_raise_error(model, folds, data, tmp_path):
+    code, output = calibrate(model, data(), "--folds", tmp_path / "review", "-o", tmp_path / "new")
+    assert code == 1
+    assert "cannot be divided into 2 folds" in output
+    texts = [(f"李雷{number}去了北京", [(0, 2, "PER")]) for number in range(6)]
+    other = save_corpus(tmp_path / "other.spacy", texts)
+    code, output = calibrate(model, other, "--folds", tmp_path / "review", "-o", tmp_path / "new")
+    assert code == 1
+    assert "was trained on other texts than those outside its fold" in output
+    assert not (tmp_path / "new").exists()
+
+
+def test_directory_without_folds_raises_error(model, folds, tmp_path):
+    code, output = calibrate(model, folds, "--folds", tmp_path, "-o", tmp_path / "new")
+    assert code == 1
+    assert "there are no pipelines of folds" in output
+    assert "tener review CONFIG CORPUS" in output
+
+
+def test_folds_with_unknown_labels_raise_error(folds, tmp_path):
+    nlp = spacy.blank("zh")
+    nlp.add_pipe("tener_ner").add_label("PER")
+    nlp.initialize(lambda: [Example.from_dict(nlp.make_doc(TEXT), {"entities": [(0, 3, "PER")]})])
+    nlp.to_disk(tmp_path / "one")
+    code, output = calibrate(tmp_path / "one", folds, "--folds", tmp_path / "review", "-o", tmp_path / "new")
+    assert code == 1
+    assert "have labels that 'tener_ner' does not have: GPE" in output

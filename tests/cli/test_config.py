@@ -6,8 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+import spacy
 from command_line import run_tener
+from small_corpora import annotated, save_docs
 from spacy.cli.init_config import fill_config, init_config
+from spacy.cli.train import train
 from spacy.util import load_config, load_model_from_config
 from thinc.api import Config
 
@@ -458,3 +461,81 @@ def test_ner_config_with_new_factory_error_shows_fix(command: str, ner_config: P
         text = re.sub(rf"^\[{re.escape(section)}\]\n.*?(?=^\[)", "", text, flags=re.MULTILINE | re.DOTALL)
     ner_config.write_text(f"{text}\n{lines}", encoding="utf8")
     assert compose(ner_config)["components"]["ner"]["model"]["tok2vec"]["width"]
+
+
+# Configs for a corpus
+
+
+@pytest.fixture
+def german_corpus(tmp_path: Path) -> Path:
+    texts = [
+        (f"Wir suchen {name} mit Erfahrung in Python", [(11, 11 + len(name), "ROLE")]) for name in ("Köche", "Ärzte")
+    ]
+    return save_docs(tmp_path / "train.spacy", *(annotated(text, entities, lang="de") for text, entities in texts * 20))
+
+
+def test_config_for_corpus_explains_its_choices(tmp_path: Path, german_corpus: Path) -> None:
+    code, output, messages = run("--lang", "de", "--train", german_corpus, "--set", "training.max_steps=40")
+    assert code == 0
+    for choice in (
+        "Config wnut17",
+        "No overlay e5",
+        "1,000 steps",
+        "No early stopping",
+        "Training time on this machine",
+    ):
+        assert choice in messages
+    config = Config().from_str(output, interpolate=False)
+    assert value(config, "nlp.lang") == "de"
+    assert value(config, "paths.train") == str(german_corpus)
+    assert value(config, "training.max_steps") == 40
+    path = tmp_path / "job.cfg"
+    path.write_text(output, encoding="utf8")
+    train(path, tmp_path / "trained", overrides={"paths.dev": str(german_corpus), "training.eval_frequency": 20})
+    nlp = spacy.load(tmp_path / "trained" / "model-best")
+    assert nlp.meta["lang"] == "de"
+
+
+def test_language_is_detected_in_corpus(tmp_path: Path) -> None:
+    train = save_docs(tmp_path / "train.spacy", annotated("王小明去了上海", [(0, 3, "PER")]))
+    code, output, messages = run(
+        "--train", train, "--set", "training.max_steps=2", "--set", "training.eval_frequency=1"
+    )
+    assert code == 0
+    assert "Language zh: detected" in messages
+    assert 'lang = "zh"' in output
+
+
+def test_corpus_sets_schedule_of_named_config(german_corpus: Path) -> None:
+    code, output, messages = run("sample_en", "--train", german_corpus, "--dev", german_corpus)
+    assert code == 0
+    assert "1,000 steps: 400 epochs of 40 texts" in messages
+    config = Config().from_str(output, interpolate=False)
+    assert value(config, "paths.dev") == str(german_corpus)
+    assert value(config, "training.max_steps") == 1000
+    assert value(config, "nlp.lang") == "en"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["weibo", "--lang", "de"], "--lang: weibo is the config"),
+        (["weibo", "--optimize", "accuracy"], "--optimize: weibo is the config"),
+        (["--lang", "de", "--dev", "dev.spacy"], "--dev: the training texts determine the number of steps"),
+        (["--optimize", "accuracy"], "--optimize: there is no config to compose"),
+        (["--lang", "xy"], "spaCy has no tokenizer for the language 'xy'"),
+        (["--train", "missing.spacy"], "missing.spacy: cannot be read"),
+    ],
+)
+def test_useless_options_of_corpus_raise_error(arguments: list[str], message: str) -> None:
+    code, output, messages = run(*arguments)
+    assert code != 0
+    assert not output
+    assert message in messages
+
+
+def test_unknown_language_needs_option(tmp_path: Path) -> None:
+    train = save_docs(tmp_path / "train.spacy", annotated("Анна живёт в Москве", [(0, 4, "PER")], lang="ru"))
+    code, _, messages = run("--train", train)
+    assert code == 2
+    assert "Set it, for example with --lang ja." in messages

@@ -128,6 +128,18 @@ def test_error_page_is_written_with_explanations(saved: dict[str, Path], tmp_pat
     assert '"gold":[[0,2,"ORG"]]' in why
     assert f'"review":"python -m spacy tener review {saved["tener"]} {data} --output' in page
     assert "e.html: 1 text with errors of 2" in text
+    code, text = evaluate(saved["tener"], data.parent, "--page", tmp_path / "all.html")
+    assert (code, '"review":""' in (tmp_path / "all.html").read_text(encoding="utf8")) == (0, True), text
+
+
+def test_confidence_interval_of_f1_is_printed_and_saved(model: Path, tmp_path: Path) -> None:
+    docs = [annotated("王李", [(0, 1, "PER.NAM")]), annotated("王李", [(0, 1, "PER.NAM"), (1, 2, "PER.NOM")])] * 10
+    code, text = evaluate(model, save_docs(tmp_path / "test.spacy", *docs), "-o", tmp_path / "scores.json")
+    assert code == 0, text
+    scores = json.loads((tmp_path / "scores.json").read_text(encoding="utf8"))
+    low, high = scores["ents_f_interval"]
+    assert low < scores["ents_f"] < high
+    assert f"95 % confidence interval of F1: {100 * low:.1f} to {100 * high:.1f} (bootstrap over 20 texts)" in text
 
 
 def test_page_of_unannotated_corpus_shows_predictions(model: Path, tmp_path: Path) -> None:

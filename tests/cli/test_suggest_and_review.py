@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 import pytest
@@ -16,11 +17,14 @@ from command_line import run_tener
 from small_corpora import save_corpus
 from spacy.cli.train import train as spacy_train
 from spacy.language import Language
+from spacy.training import Example
 from tiny_trainings import code_options, make_config, tener, write_corpus
 
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.corpora.folds import assign_folds, text_key
 from spacy_tener.errors import UserError, pluralize
+from spacy_tener.evaluation.scores import CountingScorer
+from spacy_tener.pipeline.tokenizer import CharTokenizer
 from spacy_tener.training.runs import Processes
 
 TEXTS = ["王小明去了上海", "今天天气很好", "吴重阳去了中国银行", "李雷喜欢长沙", "京"]
@@ -126,6 +130,25 @@ def test_command_on_annotation_page_converts_texts_of_any_language(
     assert [(ent.text, ent.label_) for ent in doc.ents] == [("Москве", "LOC")]
 
 
+@pytest.mark.parametrize("words", [True, False])
+def test_command_on_annotation_page_keeps_entities_inside_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, train: Callable[..., Language], words: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    nlp = train(steps=0, view="characters" if words else "tokens")
+    if not words:
+        nlp.tokenizer = CharTokenizer(nlp.vocab)
+    nlp.to_disk("model")
+    Path("texts.txt").write_text("Excelkenntnisse gesucht", encoding="utf8")
+    assert call("suggest", "model", "texts.txt", "-o", "page.html")[0] == 0
+    (command,) = re.findall(r'"next":"python -m spacy tener ([^"]*)"', Path("page.html").read_text(encoding="utf8"))
+    decisions = [{"text": "Excelkenntnisse gesucht", "spans": [{"start": 0, "end": 5, "label": "PER"}]}]
+    Path("decisions.json").write_text(json.dumps(decisions), encoding="utf8")
+    assert call(*command.split())[0] == 0
+    (doc,) = read_docs(Path("annotated.spacy"))
+    assert [(ent.text, ent.label_) for ent in doc.ents] == [("Excel", "PER")]
+
+
 @pytest.mark.parametrize(
     ("name", "metadata"), [("a.jsonl", None), ("a.json", "data"), ("p.jsonl", "meta"), ("a.html", None)]
 )
@@ -190,6 +213,40 @@ def test_review_uses_models_trained_on_other_folds(tmp_path: Path, config: Path,
         assert doc["probability"] <= probabilities[0] + 1e-6
     assert records(out / "review.jsonl")
     assert '"stands":"gold"' in (out / "review.html").read_text(encoding="utf8")
+
+
+def test_review_scores_predictions_of_all_folds(tmp_path: Path, config: Path, trained: list[str]) -> None:
+    out = tmp_path / "out"
+    code, text = call(
+        "review", config, tmp_path / "train.spacy", "-o", out, "--folds", "2", "--learning-curve",
+        "--set", "training.max_steps=30", "--set", "training.eval_frequency=10",
+    )  # fmt: skip
+    assert (code, sorted(trained)) == (0, ["1", "1", "1", "2", "2", "2"]), text
+    assert "Cross-validated" in text
+    assert "training texts changed F1 by" in text
+    written = json.loads((out / "scores.json").read_text(encoding="utf8"))
+    docs = list(read_docs(tmp_path / "train.spacy"))
+    folds = assign_folds(docs, 2)
+    counts, of_folds = [], []
+    for fold in range(2):
+        nlp = spacy.load(out / "folds" / str(fold + 1) / "model-best")
+        examples = [Example(nlp.make_doc(doc.text), doc) for doc, i in zip(docs, folds, strict=True) if i == fold]
+        scores = nlp.evaluate(examples, scorer=CountingScorer(nlp))
+        counts += [list(count.values()) for count in scores["ents_counts"].values()]
+        of_folds.append(scores["ents_f"])
+    tp, fp, fn = (sum(column) for column in zip(*counts, strict=True))
+    total = written["scores"]["All"]
+    assert tp > 0
+    assert (total["p"], total["r"]) == pytest.approx((tp / (tp + fp), tp / (tp + fn)))
+    assert total["f"] == pytest.approx(2 * tp / (2 * tp + fp + fn))
+    assert total["f_std"] == pytest.approx(stdev(of_folds))
+    assert total["n_entities"] == tp + fn == sum(len(doc.ents) for doc in docs)
+    assert sum(written["scores"][label]["n_entities"] for label in written["scores"] if label != "All") == tp + fn
+    quarter, half, complete = written["learning_curve"]
+    assert complete == {"texts": round(len(docs) / 2), "f": total["f"], "f_std": total["f_std"]}
+    assert (quarter["texts"], half["texts"]) == (round(len(docs) / 8), round(len(docs) / 4))
+    parts = [{doc.text for doc in read_docs(out / f"folds{name}" / "1" / "train.spacy")} for name in ("-25", "-50", "")]
+    assert parts[0] < parts[1] < parts[2]
 
 
 def test_review_resumes_and_rejects_changed_settings(tmp_path: Path, config: Path, trained: list[str]) -> None:

@@ -180,6 +180,19 @@ def test_comment_lines_are_skipped_and_counted(tmp_path: Path) -> None:
     assert reader.notes.counts == {Event.COMMENT: 2}
 
 
+def test_multiword_tokens_of_conllu_replace_their_words(tmp_path: Path) -> None:
+    path = tmp_path / "a.conllu"
+    text = (
+        "# text = im Haus vom Louvre\n1-2\tim\t_\t_\n1\tin\t_\tO\n2\tdem\t_\tO\n3\tHaus\t_\tO\n"
+        "4-5\tvom\t_\t_\n4\tvon\t_\tO\n5\tdem\t_\tB-LOC\n5.1\tgroßen\t_\tO\n6\tLouvre\t_\tI-LOC\n\n"
+    )
+    path.write_text(text, encoding="utf-8")
+    (found,) = list(CorpusReader(path))
+    assert found.tokens == ("im", "Haus", "vom", "Louvre")
+    assert found.spaces == (True, True, True, False)
+    assert found.spans == (EntitySpan(2, 4, "LOC"),)
+
+
 def test_error_summarizes_all_invalid_lines(tmp_path: Path) -> None:
     text = "a O\n\nb PER\n\nc O\nd\n\n" + "e ORG\n\n" * 1000
     with pytest.raises(CorpusError) as caught:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import spacy
 from run_directories import prf
@@ -19,7 +20,9 @@ from spacy_tener.evaluation.scores import (
     CountingScorer,
     compare_characters,
     compare_tokens,
+    count_confusions,
     count_entities,
+    f1_interval,
     total,
 )
 from spacy_tener.pipeline.entities import UnitEntity, add_entities
@@ -110,6 +113,44 @@ def test_scorer_adds_counts() -> None:
     plain = nlp.evaluate(examples)
     assert {key: value for key, value in scores.items() if key != "speed"} == {
         **{key: value for key, value in plain.items() if key != "speed"},
-        **{key: scores[key] for key in ("ents_counts", "ents_counts_per_doc")},
+        **{key: scores[key] for key in ("ents_counts", "ents_counts_per_doc", "ents_f_interval")},
     }
     assert scores["speed"] > 0
+
+
+def test_interval_contains_f1_and_narrows_with_more_texts() -> None:
+    counts = [Confusion(2, 1, 0), Confusion(1, 0, 1), Confusion(3, 0, 0), Confusion(0, 1, 2)]
+    low, high = f1_interval(counts) or (0.0, 0.0)
+    f1 = 2 * 6 / (2 * 6 + 2 + 3)
+    assert 0.0 <= low < f1 < high <= 1.0
+    narrow_low, narrow_high = f1_interval(counts * 25) or (0.0, 0.0)
+    assert low < narrow_low < f1 < narrow_high < high
+    assert (narrow_high - narrow_low) == pytest.approx((high - low) / 5, rel=0.5)
+
+
+def test_interval_covers_true_f1_in_most_samples() -> None:
+    rng = np.random.default_rng(1)
+    # Each text has two gold entities. Each is found with probability 0.8, and each text has a false positive with 0.2.
+    tp, fp = 2 * 0.8, 0.2
+    true = 2 * tp / (2 * tp + fp + (2 - tp))
+    covered = 0
+    for _ in range(200):
+        found, extra = rng.binomial(2, 0.8, 80), rng.random(80) < 0.2
+        docs = [Confusion(int(t), int(f), 2 - int(t)) for t, f in zip(found, extra, strict=True)]
+        low, high = f1_interval(docs) or (0.0, 0.0)
+        covered += low <= true <= high
+    assert 0.9 <= covered / 200 <= 0.99
+
+
+@pytest.mark.parametrize("counts", [[], [Confusion(1, 0, 0)], [Confusion(1, 0, 0), Confusion(0, 0, 0)]])
+def test_interval_needs_two_texts_with_entities(counts: list[Confusion]) -> None:
+    assert f1_interval(counts) is None
+
+
+def test_entities_are_counted_by_label() -> None:
+    gold, found = {(0, 2, "PER"), (3, 5, "ORG")}, {(0, 2, "PER"), (3, 5, "PER"), (6, 7, "GPE")}
+    assert count_confusions(gold, found) == {
+        "PER": Confusion(1, 1, 0),
+        "ORG": Confusion(0, 0, 1),
+        "GPE": Confusion(0, 1, 0),
+    }

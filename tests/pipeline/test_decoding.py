@@ -103,6 +103,9 @@ def test_alternatives_of_long_text_use_few_candidate_spans(crf, temperature):
     """A text of 2,000 units has four million labelled spans, all of which are possible at a high temperature."""
     decoding, _ = decoding_of(crf, [2000], temperature=temperature)
     (text,) = decodings_of(decoding)
+    assert text.alternatives(0) == [[] for _ in text.entities]
+    with pytest.raises(ValueError, match="must be at least 0, got -1"):
+        text.alternatives(-1)
     alternatives = text.alternatives(3, 0.01)
     assert len(alternatives) > 300
     assert {len(row) for row in alternatives} <= {0, 1, 2, 3}

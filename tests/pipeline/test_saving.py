@@ -76,6 +76,18 @@ def test_exclude_cfg_keeps_settings_and_loads_labels(learned, blank, entities_of
         assert entities_of(nlp(TEXT)) == FOUND
 
 
+def test_failed_loading_of_other_labels_keeps_component_usable(learned, blank, make_examples, entities_of, tmp_path):
+    one = blank()
+    one.initialize(lambda: make_examples(one, [(TEXT, [(0, 1, "PER")])]))
+    one.get_pipe("tener_ner").to_disk(tmp_path)
+    nlp = learned()
+    before = entities_of(nlp(TEXT))
+    with pytest.raises(ValueError, match=r"it has 1 label, and this component 3\. Load the pipeline by spacy\.load"):
+        nlp.get_pipe("tener_ner").from_disk(tmp_path)
+    assert nlp.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
+    assert entities_of(nlp(TEXT)) == before
+
+
 def test_exclude_model_loads_only_labels(learned, blank, make_examples):
     nlp = blank()
     pipe = nlp.get_pipe("tener_ner").from_bytes(learned().get_pipe("tener_ner").to_bytes(), exclude=["model"])

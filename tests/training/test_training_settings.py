@@ -16,8 +16,8 @@ from spacy.schemas import ConfigSchemaTraining
 from spacy_tener.cli._common import write_pipeline
 from spacy_tener.corpora.docs import read_docs
 from spacy_tener.export.onnx_model import export_model
-from spacy_tener.review import suspected_errors
-from spacy_tener.review.suspected_errors import cross_train, cross_validation, fold_run
+from spacy_tener.review import cross_validation as cross_validation_module
+from spacy_tener.review.cross_validation import cross_train, cross_validation, fold_run
 from spacy_tener.training.extending import RATE_FACTOR, plan_extension
 
 CUSTOM_SETTINGS: dict[str, Any] = {
@@ -197,8 +197,8 @@ def test_fold_models_predict_on_training_gpu(tmp_path: Path, monkeypatch: pytest
     def use_gpu(gpu_id: int) -> None:
         raise OnGPUError(gpu_id)
 
-    monkeypatch.setattr(suspected_errors, "is_trained", lambda run: True)
-    monkeypatch.setattr(suspected_errors, "use_gpu", use_gpu)
+    monkeypatch.setattr(cross_validation_module, "is_trained", lambda run: True)
+    monkeypatch.setattr(cross_validation_module, "use_gpu", use_gpu)
     dev = tmp_path / "dev.spacy"
     save_corpus(dev, TEXTS)
     docs = [pipeline_with_shared_tok2vec("tener_ner").make_doc(text) for text in ("北京", "上海")]
