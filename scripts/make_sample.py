@@ -10,12 +10,14 @@ name of a section marks its type:
 `{given}` is replaced by an alternative of that section. Sections with upper-case names are labels: `{PER}` is an entity
 labelled PER, whose parts have no labels. `{city/ORG}` labels an alternative of any section.
 
-Chinese is written as `character TAG` with BMES tags, English as `token TAG` with IOB2 tags.
+Chinese is written as `character TAG` with BMES tags, and English as `token TAG` with IOB2 tags. German is written as
+raw text and as JSONL with character offsets, the formats before and after annotation in an annotation tool.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,8 @@ from pathlib import Path
 from wasabi import msg
 
 PARTS = {"train": 600, "dev": 150, "test": 150}
+# `annotated.jsonl` contains the texts of train, `raw.txt` those of train and dev, and `test.jsonl` those of test.
+TEXTS = {"train": 120, "dev": 80, "test": 40}
 SEED = 7
 # Fraction of the names in dev and test that may also occur in train. Real test sets repeat some names, but not most.
 KNOWN_NAME = 0.15
@@ -52,6 +56,7 @@ class Scheme:
     suffix: Suffix of file names.
     characters: Whether tokens are characters, instead of words separated by spaces.
     begin, inside, last, single: Prefixes of tags.
+    texts: Whether sentences form raw texts: a space separates two sentences, and a text contains no entity twice.
     """
 
     suffix: str
@@ -60,6 +65,7 @@ class Scheme:
     inside: str
     last: str
     single: str
+    texts: bool = False
 
     def tokens(self, text: str) -> list[str]:
         return list(text) if self.characters else text.split()
@@ -76,6 +82,7 @@ SCHEMES = {
     "zh": Scheme("bmes", characters=True, begin="B", inside="M", last="E", single="S"),
     "en": Scheme("iob2", characters=False, begin="B", inside="I", last="I", single="B"),
 }
+GERMAN = Scheme("jsonl", characters=True, begin="B", inside="M", last="E", single="S", texts=True)
 
 
 def read_grammar(path: Path) -> dict[str, Section]:
@@ -131,7 +138,7 @@ class Writer:
             for register, pattern in self._round():
                 sentence = self._sentence(register, pattern)
                 text = " ".join(token for token, _ in sentence)
-                if text not in taken:
+                if text not in taken and not (self.scheme.texts and repeats_entity(sentence)):
                     taken.add(text)
                     sentences.append(sentence)
         return sentences[:count]
@@ -147,6 +154,8 @@ class Writer:
             patterns.append(self.rng.choice(self.registers[register]))
         sentence: Sentence = []
         for chosen in patterns:
+            if sentence and self.scheme.texts:
+                sentence.append((" ", "O"))
             tokens, tags = zip(*self._tokens(chosen), strict=True)
             first = tokens[0] if register == CASUAL else tokens[0][0].upper() + tokens[0][1:]
             sentence.extend(zip([first, *tokens[1:]], tags, strict=True))
@@ -196,16 +205,51 @@ def entities(sentences: list[Sentence]) -> list[tuple[str, str]]:
     return [(" ".join(tokens), label) for tokens, label in found]
 
 
-def make_corpus(grammar: Path, scheme: Scheme, seed: int) -> dict[str, list[Sentence]]:
+def repeats_entity(sentence: Sentence) -> bool:
+    mentions = entities([sentence])
+    return len(set(mentions)) < len(mentions)
+
+
+def make_corpus(grammar: Path, scheme: Scheme, seed: int, sizes: dict[str, int] = PARTS) -> dict[str, list[Sentence]]:
     sections = read_grammar(grammar)
     taken: set[str] = set()
-    return {part: Writer(sections, part, scheme, seed).sentences(count, taken) for part, count in PARTS.items()}
+    return {part: Writer(sections, part, scheme, seed).sentences(count, taken) for part, count in sizes.items()}
 
 
 def write_sentences(path: Path, sentences: list[Sentence]) -> None:
     blocks = ["".join(f"{token} {tag}\n" for token, tag in sentence) for sentence in sentences]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(blocks), encoding="utf8", newline="\n")
+
+
+def write_texts(folder: Path, corpus: dict[str, list[Sentence]], seed: int) -> None:
+    """Write raw text with one text per line, and JSONL with character offsets in the format of doccano."""
+    folder.mkdir(parents=True, exist_ok=True)
+    raw = [text_of(sentence) for part in ("train", "dev") for sentence in corpus[part]]
+    random.Random(seed).shuffle(raw)
+    contents = {"raw.txt": raw}
+    for name, part in (("annotated.jsonl", "train"), ("test.jsonl", "test")):
+        records = [{"text": text_of(sentence), "label": offsets(sentence)} for sentence in corpus[part]]
+        contents[name] = [json.dumps(record, ensure_ascii=False) for record in records]
+    for name, lines in contents.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf8", newline="\n")
+
+
+def text_of(characters: Sentence) -> str:
+    return "".join(character for character, _ in characters)
+
+
+def offsets(characters: Sentence) -> list[tuple[int, int, str]]:
+    """Return the start, end and label of every entity in a sentence of characters with BMES tags."""
+    spans = []
+    start = 0
+    for position, (_, tag) in enumerate(characters):
+        prefix, _, label = tag.partition("-")
+        if prefix in ("B", "S"):
+            start = position
+        if prefix in ("E", "S"):
+            spans.append((start, position + 1, label))
+    return spans
 
 
 def describe(sentences: list[Sentence], train: list[Sentence]) -> str:
@@ -217,8 +261,8 @@ def describe(sentences: list[Sentence], train: list[Sentence]) -> str:
 def main(argv: Sequence[str] | None = None) -> None:
     sample = Path(__file__).parent.parent / "assets" / "sample"
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=Path, default=sample, help="directory for zh/ and en/ (default: %(default)s)")
-    parser.add_argument("--grammar", type=Path, default=sample / "grammar", help="directory of zh.txt and en.txt")
+    parser.add_argument("--output", type=Path, default=sample, help="directory for the corpora (default: %(default)s)")
+    parser.add_argument("--grammar", type=Path, default=sample / "grammar", help="directory of zh.txt, en.txt, de.txt")
     parser.add_argument("--seed", type=int, default=SEED)
     args = parser.parse_args(argv)
     for language, scheme in SCHEMES.items():
@@ -227,6 +271,10 @@ def main(argv: Sequence[str] | None = None) -> None:
             path = args.output / language / f"{part}.{scheme.suffix}"
             write_sentences(path, sentences)
             msg.good(f"{language}/{path.name}: {describe(sentences, corpus['train'])}")
+    german = make_corpus(args.grammar / "de.txt", GERMAN, args.seed, TEXTS)
+    write_texts(args.output / "de", german, args.seed)
+    for name, part in (("annotated.jsonl", "train"), ("test.jsonl", "test")):
+        msg.good(f"de/{name}: {describe(german[part], german['train'])}")
 
 
 if __name__ == "__main__":
