@@ -121,9 +121,11 @@ def _print_training_time(config: Config, corpus: CorpusSummary) -> None:
         msg.warn(f"Training time unknown: {error.reason}", error.fix)
         return
     n_steps = training["max_steps"]
-    seconds = time.total(n_steps, corpus.n_texts // 16 + 1, n_steps // training["eval_frequency"])
+    # Without development texts, assume that there will be a tenth as many as training texts.
+    n_predictions = n_steps // training["eval_frequency"] * (corpus.n_dev_texts or corpus.n_texts // 10)
+    seconds = time.total(n_steps, corpus.n_texts // 16 + 1, n_predictions)
     amount = pluralize(round(seconds / 60), "minute") if seconds >= 90 else "about a minute"
-    msg.info(f"Training time on this machine: {amount} for {n_steps:,} steps, by the speed of the first steps")
+    msg.info(f"Training time on this machine, without a GPU: {amount} for {n_steps:,} steps (estimated by a few steps)")
 
 
 def list_configs() -> str:

@@ -62,6 +62,7 @@ class CorpusSummary:
     train (Path): Path to the training texts.
     dev (Path | None): Path to the development texts.
     n_texts (int): Number of training texts.
+    n_dev_texts (int): Number of development texts. 0 if there are none.
     n_dev_entities (int): Number of entities in the development texts. 0 if there are none.
     lang (str): Detected language, or an empty string if it cannot be detected.
     is_nested (bool): Whether the training texts have nested entities in `doc.spans["sc"]`.
@@ -71,6 +72,7 @@ class CorpusSummary:
     train: Path
     dev: Path | None
     n_texts: int
+    n_dev_texts: int
     n_dev_entities: int
     lang: str
     is_nested: bool
@@ -100,18 +102,23 @@ class TrainingTime:
     start (float): Seconds to initialize the pipeline.
     step (float): Seconds for each step, after the features of a text are cached.
     extra (float): Additional seconds for a step in the first epoch, in which features are computed.
-    evaluation (float): Seconds to evaluate the development texts.
+    prediction (float): Seconds to predict and score a text.
     """
 
     start: float
     step: float
     extra: float
-    evaluation: float
+    prediction: float
 
-    def total(self, n_steps: int, steps_per_epoch: int, n_evaluations: int) -> float:
-        """Return the estimated seconds for a training."""
+    def total(self, n_steps: int, steps_per_epoch: int, n_predictions: int) -> float:
+        """Return the estimated seconds for a training.
+
+        n_steps (int): Number of steps.
+        steps_per_epoch (int): Number of steps in an epoch.
+        n_predictions (int): Number of texts that are predicted in all evaluations together.
+        """
         steps = n_steps * self.step + min(n_steps, steps_per_epoch) * self.extra
-        return self.start + steps + n_evaluations * self.evaluation
+        return self.start + steps + n_predictions * self.prediction
 
 
 def describe_corpus(train: Path, dev: Path | None = None) -> CorpusSummary:
@@ -134,6 +141,7 @@ def describe_corpus(train: Path, dev: Path | None = None) -> CorpusSummary:
         train,
         dev,
         len(docs),
+        len(dev_docs),
         sum(len(doc.ents) for doc in dev_docs),
         lang,
         any(_is_nested(doc) for doc in docs),
@@ -210,8 +218,8 @@ def _add_pretrained(chosen: Recommendation, name: str) -> None:
 
 def set_schedule(chosen: Recommendation, corpus: CorpusSummary) -> None:
     """Set the paths, the number of steps, the evaluation frequency and the patience for a corpus."""
-    # Proportional to the square root of the corpus size: within 20 % of the number of steps in the configs for corpora
-    # with 1,350 to 28,616 sentences, which were chosen on their development sets.
+    # Proportional to the square root of the corpus size. This is about the number of steps in the configs `weibo` (2,550
+    # steps for 1,350 sentences), `resume` (4,780 for 3,821) and `multilingual` (10,740 for 28,616).
     n_steps = max(_MIN_STEPS, round(70 * corpus.n_texts**0.5, -2))
     patience = n_steps // 3 if corpus.n_dev_entities >= _MIN_DEV_ENTITIES else 0
     chosen.settings += [
@@ -243,7 +251,9 @@ def measure_training(config: Config, dev: Path) -> TrainingTime:
     """
     config = config.copy()
     config["paths"]["dev"] = str(dev)
-    config["corpora"]["train"]["limit"] = _MEASURED_TEXTS
+    for reader in config["corpora"].values():
+        if "limit" in reader:
+            reader["limit"] = _MEASURED_TEXTS
     started = perf_counter()
     fix_random_seed(0)
     nlp = init_nlp(config)
@@ -262,6 +272,8 @@ def measure_training(config: Config, dev: Path) -> TrainingTime:
             nlp.update(batch, sgd=training["optimizer"], losses={}, drop=training["dropout"])
         seconds.append((perf_counter() - started) / max(1, len(batches) - 1))
     started = perf_counter()
-    nlp.evaluate(list(dev_corpus(nlp)))
+    examples = list(islice(dev_corpus(nlp), _MEASURED_TEXTS))
+    nlp.evaluate(examples)
+    prediction = (perf_counter() - started) / max(1, len(examples))
     first, later = seconds
-    return TrainingTime(start, later, max(0.0, first - later), perf_counter() - started)
+    return TrainingTime(start, later, max(0.0, first - later), prediction)

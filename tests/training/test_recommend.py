@@ -29,7 +29,7 @@ from spacy_tener.training.recommend import (
 def corpus(
     n_texts: int = 200, n_dev_entities: int = 0, *, nested: bool = False, characters: bool = False
 ) -> CorpusSummary:
-    return CorpusSummary(Path("train.spacy"), None, n_texts, n_dev_entities, "de", nested, characters)
+    return CorpusSummary(Path("train.spacy"), None, n_texts, 0, n_dev_entities, "de", nested, characters)
 
 
 def settings_of(chosen: Recommendation) -> dict[str, str]:
@@ -114,7 +114,7 @@ def test_corpus_is_described(tmp_path: Path) -> None:
     docs = [annotated(text, entities, lang="de") for text, entities in texts]
     train, dev = save_docs(tmp_path / "train.spacy", *docs), save_docs(tmp_path / "dev.spacy", *docs[:2])
     found = describe_corpus(train, dev)
-    assert found == CorpusSummary(train, dev, 3, 4, "xx", False, False)
+    assert found == CorpusSummary(train, dev, 3, 2, 4, "xx", False, False)
 
 
 def test_corpus_of_characters_and_nested_entities_is_described(tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_corpus_without_entities_raises_error(tmp_path: Path) -> None:
 
 
 def test_training_time_counts_first_epoch_with_cost_of_features() -> None:
-    time = TrainingTime(start=5.0, step=0.1, extra=0.9, evaluation=2.0)
-    assert time.total(n_steps=100, steps_per_epoch=10, n_evaluations=4) == pytest.approx(5 + 10 + 9 + 8)
+    time = TrainingTime(start=5.0, step=0.1, extra=0.9, prediction=2.0)
+    assert time.total(n_steps=100, steps_per_epoch=10, n_predictions=4) == pytest.approx(5 + 10 + 9 + 8)
 
 
 def test_best_checkpoint_of_saturated_development_set_is_the_last(tmp_path: Path) -> None:
