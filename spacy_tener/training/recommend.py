@@ -218,8 +218,8 @@ def _add_pretrained(chosen: Recommendation, name: str) -> None:
 
 def set_schedule(chosen: Recommendation, corpus: CorpusSummary) -> None:
     """Set the paths, the number of steps, the evaluation frequency and the patience for a corpus."""
-    # Proportional to the square root of the corpus size. This is about the number of steps in the configs `weibo` (2,550
-    # steps for 1,350 sentences), `resume` (4,780 for 3,821) and `multilingual` (10,740 for 28,616).
+    # Proportional to the square root of the corpus size. This is about the number of steps in the configs `weibo`
+    # (2,550 steps for 1,350 sentences), `resume` (4,780 for 3,821) and `multilingual` (10,740 for 28,616).
     n_steps = max(_MIN_STEPS, round(70 * corpus.n_texts**0.5, -2))
     patience = n_steps // 3 if corpus.n_dev_entities >= _MIN_DEV_ENTITIES else 0
     chosen.settings += [
