@@ -178,9 +178,15 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal | None) -> Rec
         chosen.settings.append(f"nlp.tokenizer.scripts={json.dumps(scripts)}")
     else:
         # With E5, the model of `multilingual` is more accurate than that of `wnut17`, and without E5 less accurate
-        # (research/results/config-choice.md).
-        chosen = Recommendation("multilingual" if goal == ACCURACY and lang != "en" else "wnut17")
+        # (research/results/config-choice.md). With few texts and without pretrained features, `sample_en` is the safer
+        # choice, since it has the embedder of spaCy's `ner` (research/results/german-sample.md).
         wanted = ["glove"] if lang == "en" else []
+        if lang == "en":
+            chosen = Recommendation("wnut17")
+        elif goal == ACCURACY:
+            chosen = Recommendation("multilingual")
+        else:
+            chosen = Recommendation("sample_en" if has_few_texts else "wnut17")
         why = f"tags words, with their characters; spaCy's tokenizer for '{lang}'"
         chosen.settings.append(f"nlp.lang={lang}")
         if chosen.base == "multilingual":

@@ -67,6 +67,11 @@ def test_few_texts_are_optimized_for_accuracy_by_default(lang: str, n_texts: int
     assert recommend(lang, corpus(n_texts), "efficiency").overlays == [name for name in overlays if name != "e5"]
 
 
+def test_few_texts_without_encoder_get_embedder_of_spacy() -> None:
+    assert recommend("de", corpus(999), "efficiency").base == "sample_en"
+    assert recommend("de", corpus(1000), "efficiency").base == "wnut17"
+
+
 def test_large_chinese_corpus_gets_larger_model() -> None:
     assert recommend("zh", corpus(2999), "efficiency").base == "weibo"
     assert recommend("zh", corpus(3000), "efficiency").base == "resume"
