@@ -480,7 +480,7 @@ def test_config_for_corpus_explains_its_choices(tmp_path: Path, german_corpus: P
     )
     assert code == 0
     for choice in (
-        "Config wnut17",
+        "Config sample_en",
         "No overlay e5",
         "1,000 steps",
         "No early stopping",
