@@ -160,12 +160,14 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal | None) -> Rec
     lang (str): Language code of the texts.
     corpus (CorpusSummary | None): The corpus. If None, the number of steps is that of the base config.
     goal (Goal | None): `efficiency` for a fast pipeline, or `accuracy` to add a pretrained encoder. If None, it is
-        `accuracy` for small corpora in languages without smaller pretrained features, and otherwise `efficiency`.
+        `efficiency` for Chinese and English, which have smaller pretrained features. For other languages, it is
+        `accuracy` for small corpora, and for scripts whose characters are tokens.
     """
     has_few_texts = corpus is not None and corpus.n_texts < _FEW_TEXTS
     is_default = goal is None
     if goal is None:
-        goal = ACCURACY if has_few_texts and lang not in ("zh", "en") else EFFICIENCY
+        needs_encoder = lang in _CHARACTER_LANGUAGES or (has_few_texts and lang not in ("zh", "en"))
+        goal = ACCURACY if needs_encoder else EFFICIENCY
     if lang == "zh":
         is_large = corpus is not None and corpus.n_texts >= _LARGE_CORPUS
         chosen = Recommendation("resume" if is_large else "weibo")
@@ -199,7 +201,8 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal | None) -> Rec
     if goal == EFFICIENCY:
         chosen.reasons.append(("No overlay e5", "--optimize accuracy adds it: more accurate, but several times slower"))
     elif is_default and "e5" in chosen.overlays:
-        why = f"fewer than {_FEW_TEXTS:,} texts; --optimize efficiency is faster, but far less accurate"
+        why = f"fewer than {_FEW_TEXTS:,} texts" if has_few_texts else f"no smaller pretrained features for '{lang}'"
+        why = f"{why}; --optimize efficiency is faster, but less accurate"
         chosen.reasons.append(("Optimized for accuracy", why))
     if corpus is not None:
         if corpus.is_nested:

@@ -60,7 +60,7 @@ def test_language_and_goal_choose_config(lang: str, goal: Goal, base: str, overl
 
 @pytest.mark.parametrize(
     ("lang", "n_texts", "overlays"),
-    [("de", 999, ["e5"]), ("de", 1000, []), ("zh", 100, ["lac"]), ("en", 100, ["glove"]), ("ja", 100, ["e5"])],
+    [("de", 999, ["e5"]), ("de", 1000, []), ("zh", 100, ["lac"]), ("en", 100, ["glove"]), ("ja", 5000, ["e5"])],
 )
 def test_few_texts_are_optimized_for_accuracy_by_default(lang: str, n_texts: int, overlays: list[str]) -> None:
     assert recommend(lang, corpus(n_texts), None).overlays == overlays
