@@ -53,7 +53,15 @@ LISTED_WORDS |= {
     "OpenAI": "ORG",
 }
 # Words of entity lists with their labels. Some of the labels do not exist in any model.
-LISTED_WORDS |= {"5G": "PRODUCT", "né": "PER", "上 \t海": "GPE", "京\n北": "GPE", "😀\u200b😀": "EMOJI", "𠮷野": "PER"}
+LISTED_WORDS |= {
+    "5G": "PRODUCT",
+    "né": "PER",
+    "上 \t海": "GPE",
+    "京\n北": "GPE",
+    "😀\u200b😀": "EMOJI",
+    "𠮷野": "PER",
+    "シカ": "ANIMAL",
+}
 BLOCKED_WORDS = ["上海", "北京", "中国银行工", "明天", "哈哈哈哈哈"]
 # Texts with words of entity lists: parts of words and numbers, overlaps, white space, traditional and full-width
 # characters.
@@ -61,7 +69,7 @@ ENTITY_LIST_TEXTS = [
     *("他在北京大学读书", "京大学生在北京大楼", "王小明去了上海", "王小明明天去了上海", "哈哈哈哈哈哈哈哈", "哈" * 41),
     *("中國銀行和中国银行工作", "AI MAIL ＡＩ云AI云", "iPhone 15和iPhone 150", "13.5 3.5 3.50 3.5.2 ３．５", "5G与15G"),
     *("René né ne\u0301 né", "上 \t海上 海上\t海", "京\n北京北", "😀\u200b😀北京", "𠮷野家𠮷野", "大学大学大学"),
-    *("①AI云 OpenAI¹和OpenAI③", "②3.5元 3.5² 1，3.5 1．3.5"),
+    *("シカとシカ\u3099ク", "①AI云 OpenAI¹和OpenAI③", "②3.5元 3.5² 1，3.5 1．3.5"),
 ]
 NESTED_KEY = "sc"
 WINDOW = {"window": 24, "overlap": 5}

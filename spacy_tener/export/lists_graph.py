@@ -14,7 +14,7 @@ import numpy as np
 
 from ..features.characters import code_points
 from ..features.keys import simplify_codes
-from ..features.word_lists import WordList, edge_classes
+from ..features.word_lists import SOUND_MARKS, WordList, edge_classes
 from ..nn.graph import Graph, Value
 from ..tagging import TagLayout
 from ..types import IntArray
@@ -122,7 +122,8 @@ def _cuts_word(graph: Graph, codes: Value, starts: Value) -> Value:
     is_after_point = graph.Equal(earlier, _DIGIT_CLASS) & graph.Equal(previous, _POINT_CLASS)
     in_number = is_after_point & graph.Equal(current, _DIGIT_CLASS)
     before_point = graph.Concat(in_number[1:], np.array([False]), axis=0)
-    return (is_letter(previous) & is_letter(current)) | in_number | before_point
+    first_mark, second_mark = (graph.Equal(codes, mark) for mark in SOUND_MARKS)
+    return (is_letter(previous) & is_letter(current)) | in_number | before_point | first_mark | second_mark
 
 
 def _select(

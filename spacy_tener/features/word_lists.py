@@ -283,6 +283,8 @@ def find_layered(
 
 
 _LAST_CODE = 0xFFFF
+# The combining voiced and semi-voiced sound marks of kana.
+SOUND_MARKS = (0x3099, 0x309A)
 # Code points of scripts with spaces between words: all scripts before Thai, full-width letters, and combining marks.
 _SPACED = (range(0x0E00), range(0x1AB0, 0x1B00), range(0x1DC0, 0x2000), range(0xFE20, 0xFE30), range(0xFF10, 0xFF5B))
 
@@ -355,5 +357,6 @@ def _cuts_word(codes: CodePoints, edges: IntArray) -> BoolArray:
     is_in_word = letters[before] & letters[after]
     point_before = digits[earlier] & points[before] & digits[after]
     point_after = digits[before] & points[after] & digits[later]
-    mask: BoolArray = is_in_word | point_before | point_after
+    # A sound mark after kana belongs to the character before it: in NFD, ガ is カ with a mark.
+    mask: BoolArray = is_in_word | point_before | point_after | np.isin(after, SOUND_MARKS)
     return mask

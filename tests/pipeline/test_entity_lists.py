@@ -135,6 +135,8 @@ def test_words_of_many_lengths_at_each_character_take_no_long_time(blank: Langua
     ("word", "text", "expected"),
     [
         ("AI", "MAIL AI AIR", [5]),
+        ("シカ", "シカとシカ\u3099ク", [0]),
+        ("シガ", "シカとシカ\u3099ク", [3]),
         ("5G", "15G和5G与5G2", [4]),
         ("50", "3.50元50个1,500个50", [5, 14]),
         ("né", "René né", [5]),
