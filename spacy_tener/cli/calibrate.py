@@ -11,6 +11,7 @@ import typer
 from ..corpora.docs import read_examples
 from ..errors import pluralize
 from ..evaluation.calibration import (
+    RELIABLE_OUTCOMES,
     Series,
     Threshold,
     check_sample_size,
@@ -90,6 +91,12 @@ def calibrate_cli(
     found = pluralize(outcomes.right.size, "entity", "entities")
     msg.info(f"{found} predicted, {int(outcomes.right.sum())} correct")
     msg.text(f"Temperature {temperature:.2f}")
+    n_wrong = int((~outcomes.right).sum())
+    if min(n_wrong, outcomes.right.size - n_wrong) < RELIABLE_OUTCOMES:
+        msg.warn(
+            f"The temperature is uncertain: only {outcomes.right.size - n_wrong} predictions are right, {n_wrong} wrong",
+            f"Calibrate on more texts: {RELIABLE_OUTCOMES} right and {RELIABLE_OUTCOMES} wrong predictions are enough.",
+        )
     # Measure the error on texts that were not used to fit the temperature.
     shown = tested or outcomes
     after = tested.probabilities(temperature) if tested else cross_validate(outcomes)

@@ -34,6 +34,9 @@ from ..types import BoolArray, IntArray
 
 # Minimum number of correct entities, and also of incorrect entities, that are needed to fit a temperature.
 MIN_OUTCOMES = 10
+# With fewer correct or incorrect entities than this number, the temperature is uncertain: on Weibo with 20 incorrect
+# entities, the calibration increased the error (research/results/calibration-folds.md).
+RELIABLE_OUTCOMES = 50
 N_FOLDS = 5
 _MIN_TEMPERATURE, _MAX_TEMPERATURE = 0.1, 20.0
 

@@ -58,6 +58,7 @@ def test_temperature_is_saved_and_calibration_error_reported(model, data, tmp_pa
     code, output = calibrate(model, data(), "-o", model, "--force", "--test", data("test"))
     assert code == 0, output
     assert "120 entities predicted, 100 correct" in output
+    assert "The temperature is uncertain: only 100 predictions are right, 20 wrong" in output
     worse, better = re.search(r"before ([\d. ]+) after ([\d. ]+)", output).groups()
     assert float(better.split()[0]) < float(worse.split()[0])
     after = files(model)
