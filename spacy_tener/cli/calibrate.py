@@ -91,10 +91,10 @@ def calibrate_cli(
     found = pluralize(outcomes.right.size, "entity", "entities")
     msg.info(f"{found} predicted, {int(outcomes.right.sum())} correct")
     msg.text(f"Temperature {temperature:.2f}")
-    n_wrong = int((~outcomes.right).sum())
-    if min(n_wrong, outcomes.right.size - n_wrong) < RELIABLE_OUTCOMES:
+    n_right, n_wrong = int(outcomes.right.sum()), int((~outcomes.right).sum())
+    if min(n_right, n_wrong) < RELIABLE_OUTCOMES:
         msg.warn(
-            f"The temperature is uncertain: only {outcomes.right.size - n_wrong} predictions are right, {n_wrong} wrong",
+            f"The temperature is uncertain: only {n_right} predictions are right, {n_wrong} wrong",
             f"Calibrate on more texts: {RELIABLE_OUTCOMES} right and {RELIABLE_OUTCOMES} wrong predictions are enough.",
         )
     # Measure the error on texts that were not used to fit the temperature.
