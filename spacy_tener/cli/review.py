@@ -21,7 +21,7 @@ from ..review.comparison import compare_annotations
 from ..review.cross_validation import (
     ALL,
     CURVE,
-    SCORES,
+    SCORES_FILE,
     CrossValidatedScore,
     CrossValidation,
     CurvePoint,
@@ -173,7 +173,7 @@ def _review_by_cross_validation(
             curve.append(CurvePoint(n_training_texts(part), of_part.f, of_part.f_std))
         if learning_curve:
             curve.append(CurvePoint(n_training_texts(validation), scores[ALL].f, scores[ALL].f_std))
-        write_text(output / SCORES, scores_to_json(scores, curve))
+        write_text(output / SCORES_FILE, scores_to_json(scores, curve))
         _print_scores(scores, curve)
 
 

@@ -37,7 +37,7 @@ from ..errors import UserError
 from .annotation import EntitySpan, Event, Notes, RecordError, Sentence, excerpt
 
 AUTO = "auto"
-OUTSIDE, MISSING_TAG = "O", "-"
+NO_ENTITY_TAG, MISSING_TAG = "O", "-"
 # Prefixes of each tag scheme: for the first, inner and last token of an entity, and for single-token entities.
 SCHEMES = {
     "IOB2": ("B", "I", "I", "B"),
@@ -384,30 +384,30 @@ def has_indices(lines: Iterable[tuple[int, str]]) -> bool:
     return longest > 1 and regular >= _MIN_REGULAR * total
 
 
-Rows = list[tuple[int, list[str]]]
+TokenRows = list[tuple[int, list[str]]]
 
 
-def _merge_word_ranges(rows: Rows, token: int, tag: int) -> Rows:
+def _merge_word_ranges(rows: TokenRows, token: int, tag: int) -> TokenRows:
     """Replace the words of each multiword token by the token, as it is written in the text.
 
     In CoNLL-U, the line `1-2 im` is followed by its words `1 in` and `2 dem`. The merged token gets the tag of its
     first word that is part of an entity. Empty nodes such as `8.1`, which do not occur in the text, are removed.
 
-    rows (Rows): The columns of each line, with line numbers. The first column contains the token numbers.
+    rows (TokenRows): The columns of each line, with line numbers. The first column contains the token numbers.
     token (int): Index of the token column.
     tag (int): Index of the tag column.
     """
-    merged: Rows = []
+    merged: TokenRows = []
     last_in_range = 0
     for number, columns in rows:
         word_range = _WORD_RANGE.fullmatch(columns[0])
         if word_range:
             last_in_range = int(word_range[2])
             columns = list(columns)
-            columns[tag] = OUTSIDE
+            columns[tag] = NO_ENTITY_TAG
             merged.append((number, columns))
         elif last_in_range and columns[0].isdigit() and int(columns[0]) <= last_in_range:
-            if merged[-1][1][tag] == OUTSIDE:
+            if merged[-1][1][tag] == NO_ENTITY_TAG:
                 merged[-1][1][tag] = columns[tag]
         elif not _EMPTY_NODE.fullmatch(columns[0]):
             last_in_range = 0

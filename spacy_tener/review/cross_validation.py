@@ -44,7 +44,7 @@ FOLDS, DATA = "folds", "train.spacy"
 # Name of the micro average over all labels.
 ALL = "All"
 # File name of the scores.
-SCORES = "scores.json"
+SCORES_FILE = "scores.json"
 # For the learning curve, models are also trained on a quarter and on half of the texts.
 CURVE = (4, 2)
 
