@@ -98,10 +98,7 @@ def compose(base: Path | str, overlays: Sequence[Path | str] = (), settings: Seq
     try:
         config = _apply_overlays(config, read, base)
     except ConfigError as error:
-        # An invalid value must be corrected. In another order, the overlays could work only because another overlay
-        # replaces the section with the value.
-        may_reorder = error.fix != _CORRECT_VALUE and 1 < len(overlays) <= _MAX_PERMUTED
-        fix = _suggest_fix(config, read) if may_reorder else ""
+        fix = _suggest_fix(config, read) if 1 < len(overlays) <= _MAX_PERMUTED else ""
         raise ConfigError(error.reason, fix or error.fix) from error
     return with_settings(config, settings)
 
@@ -143,9 +140,11 @@ def _suggest_fix(config: Config, overlays: Mapping[str, Config]) -> str:
 
     def works(*chosen: str) -> bool:
         try:
-            return bool(_apply_overlays(config, {name: overlays[name] for name in chosen}))
+            composed = _apply_overlays(config, {name: overlays[name] for name in chosen})
         except ConfigError:
             return False
+        # Don't suggest an order in which another overlay overrides an invalid value. This would hide the error.
+        return not any(_lost_values(composed, overlays[name]) for name in chosen)
 
     for order in islice(permutations(overlays), 1, None):
         if works(*order):
@@ -348,7 +347,8 @@ def _mark_functions(overlay: Config, name: str) -> Config:
 
 
 def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
-    """Raise a ConfigError if an overlay has no effect, because later overlays replace all its functions.
+    """Raise a ConfigError if an overlay has no effect, because later overlays replace all its functions, or the section
+    with its values.
 
     Overlays without functions only change values. These values may be overridden.
     """
@@ -362,6 +362,24 @@ def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
         if _functions(overlay).items() - repeated and name not in remaining:
             reason = f"{name}: has no effect, since {' or '.join(later)} replaces it"
             raise ConfigError(reason, "Use only one of them.")
+        overridden = {key for other in later for key in keys(overlays[other])}
+        lost = [key for key in _lost_values(config, overlay) if later and key not in overridden]
+        if lost:
+            reason = f"{name}: {lost[0]} has no effect, since {' or '.join(later)} replaces its section"
+            raise ConfigError(reason, f"Use {name} after {' and '.join(later)}.")
+
+
+def _lost_values(config: Config, overlay: Config) -> list[str]:
+    """Return the keys of an overlay whose values are not in the composed config.
+
+    Overlays with functions are not compared: they may replace or move sections.
+    """
+    if _functions(overlay):
+        return []
+    # Another overlay may have moved a section, so only compare the last parts of the keys.
+    found = [(key.rpartition(".")[2], value) for key, value in entries(config)]
+    values = [(key, value) for key, value in entries(overlay) if not isinstance(value, Mapping)]
+    return [key for key, value in values if (key.rpartition(".")[2], value) not in found]
 
 
 def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:

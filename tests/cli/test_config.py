@@ -118,7 +118,7 @@ def test_overlay_replaced_by_later_overlay_raises_error() -> None:
 
 def test_invalid_value_is_not_fixed_by_order_that_drops_it(overlay) -> None:
     own = overlay(f'[{TOK2VEC}]\nwidth = "wide"\n')
-    assert compose_error("flat-atssa", own).fix == "Correct or remove the value."
+    assert compose_error("flat-atssa", own).fix == f"They work in no order. Leave out {own}."
 
 
 def test_config_without_nlp_raises_error(overlay) -> None:

@@ -52,7 +52,7 @@ def test_differing_predictions_are_reported(
 def test_same_path_for_file_and_page_raises_error(saved: dict[str, Path], tmp_path: Path) -> None:
     ran = run_tener("export", saved["tener"], "-o", tmp_path / "a.html", "--page", tmp_path / "a.html")
     assert ran.code == 2
-    assert "the same path" in ran.stderr
+    assert "the same path" in ran.text
 
 
 def test_runtime_for_page_is_only_needed_if_pipeline_can_be_exported(saved: dict[str, Path], tmp_path: Path) -> None:
