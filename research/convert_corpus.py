@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spacy.cli._util import app
 from spacy.tokens import Doc, DocBin
 from spacy.vocab import Vocab
 from wasabi import msg
 
-import spacy_tener.cli  # noqa: F401 (adds the command group `tener` to spaCy's command line)
+from spacy_tener.cli.spacy_command import app
 from spacy_tener.corpora.docs import read_docs
 
 sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` only has research/ in its path

@@ -14,10 +14,9 @@ import pytest
 import spacy
 import srsly
 from command_line import hide_packages
-from spacy.cli._util import app
 from spacy.util import load_config
 
-import spacy_tener.cli  # noqa: F401 (puts `tener` into spaCy's command line)
+from spacy_tener.cli.spacy_command import app
 
 pytestmark = pytest.mark.integration
 

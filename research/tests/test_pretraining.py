@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from spacy.cli._util import app
 from spacy.language import Language
 from spacy.training import Example
 from spacy.training.initialize import init_nlp
@@ -16,6 +15,7 @@ from thinc.api import Config, Model
 from tiny_trainings import sentences, write_corpus
 from typer.testing import CliRunner
 
+from spacy_tener.cli.spacy_command import app
 from spacy_tener.training.overlays import compose
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ from typing import Any
 import command_line  # noqa: F401 - builds the commands once
 import typer
 from pages import ROOT
-from spacy.cli._util import app
 from spacy.util import registry
 
 import research.__main__ as research
+from spacy_tener.cli.spacy_command import app
 
 
 def commands(code: str) -> Iterator[list[str]]:
