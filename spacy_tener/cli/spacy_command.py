@@ -9,4 +9,6 @@ from spacy.cli._util import app
 
 from . import tener_cli
 
+__all__ = ["app", "tener_cli"]
+
 app.add_typer(tener_cli, name="tener", no_args_is_help=True)
