@@ -20,7 +20,7 @@ from ..errors import UserError, pluralize
 from ..evaluation.errors_page import Pair, errors_page, most_confident_errors, score_texts
 from ..evaluation.scores import DOCS_KEY, INTERVAL_KEY, CountingScorer, score_rows, scores_json
 from ..files import write_text
-from ..pages import UNCALIBRATED, Heading, displacy_options
+from ..pages import Heading, displacy_options
 from ..pipeline.finding import (
     entity_finders,
     entity_labels,
@@ -171,9 +171,7 @@ def _write_errors(
         msg.good(f"{why.resolve()}: {pluralize(len(numbers), 'text')}")
     values = {"data": name, "model": model, "path": str(data), "n": f"{len(texts):,}"}
     content = errors_page(
-        Heading(
-            "Errors on {data}", "{model} on {path}, texts: {n}", values, UNCALIBRATED if is_uncalibrated(nlp) else ""
-        ),
+        Heading("Errors on {data}", "{model} on {path}, texts: {n}", values, is_uncalibrated(nlp)),
         None if scores.get("ents_f") is None else scores,
         texts,
         labels=known_labels(nlp),

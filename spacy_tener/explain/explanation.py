@@ -22,7 +22,7 @@ from spacy.tokens import Doc
 from ..embedders.lexicon_embed import WORD, LexiconVocabulary
 from ..features.tokens import TokenBatch
 from ..features.word_lists import find_layered
-from ..pages import UNCALIBRATED, Heading, make_page
+from ..pages import Heading, make_page
 from ..pipeline.decoding import LabelSequence
 from ..pipeline.entities import FoundEntity
 from ..pipeline.units import DocView
@@ -154,8 +154,8 @@ class Explanation:
         values = {**(values or {}), "pipeline": " · ".join(filter(None, (name, self.pipeline["component"])))}
         about = f"{{pipeline}} · units: {self.pipeline['units']}"
         lang = self.pipeline["lang"] or "en"
-        note = UNCALIBRATED if self.pipeline["probabilities"] == "uncalibrated" else ""
-        return make_page(__package__, "page", Heading(title, about, values, note), data, lang=lang)
+        heading = Heading(title, about, values, self.pipeline["probabilities"] == "uncalibrated")
+        return make_page(__package__, "page", heading, data, lang=lang)
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import UserError
-from ..pages import UNCALIBRATED, Heading, make_page
+from ..pages import Heading, make_page
 
 # The npm package of ONNX Runtime for browsers.
 RUNTIME = "onnxruntime-web"
@@ -84,8 +84,12 @@ def make_model_page(model: bytes, about: Mapping[str, Any], runtime: WebRuntime)
         "wasm": _pack(runtime.wasm),
         "model": _pack(model),
     }
-    note = UNCALIBRATED if about["probabilities"] and pipeline["probabilities"] == "uncalibrated" else ""
-    heading = Heading("Find entities", "{pipeline} · in your browser, without a server", {"pipeline": name}, note)
+    heading = Heading(
+        "Find entities",
+        "{pipeline} · in your browser, without a server",
+        {"pipeline": name},
+        about["probabilities"] and pipeline["probabilities"] == "uncalibrated",
+    )
     return make_page(__package__, "page", heading, data, lang=pipeline["lang"], parts=("found",), workers=True)
 
 

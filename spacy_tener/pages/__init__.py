@@ -25,8 +25,6 @@ from typing import Any
 SCRIPTS = ("strings.js", "parts.js")
 # Number of hues that labels can have. When all hues are in use, the number is doubled.
 FIRST_HUES = 8
-# Note for pages with the probabilities of a pipeline that was not calibrated by `tener calibrate`.
-UNCALIBRATED = "uncalibrated probabilities"
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -40,17 +38,18 @@ class Heading:
     title (str): The title.
     about (str): The text line below the title.
     values (Mapping[str, str]): The placeholder values.
-    note (str): A note at the end of the line, such as `UNCALIBRATED`. It can be translated, too.
+    uncalibrated (bool): Whether the page shows probabilities that were not calibrated by `tener calibrate`. The line
+        then says so.
     """
 
     title: str
     about: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
-    note: str = ""
+    uncalibrated: bool = False
 
     def to_html(self) -> dict[str, str]:
         """Return the title and the line below it as HTML, with the placeholder values inserted."""
-        about = " · ".join(filter(None, [self._filled(self.about), self.note]))
+        about = self._filled(self.about) + " · uncalibrated probabilities" * self.uncalibrated
         return {"title": html.escape(self._filled(self.title)), "about": html.escape(about)}
 
     def _filled(self, template: str) -> str:

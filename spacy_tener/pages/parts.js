@@ -49,9 +49,9 @@ const parts = (() => {
     }
     for (const name of ["title", "aria-label", "placeholder"])
       for (const node of document.querySelectorAll(`[${name}]`)) node.setAttribute(name, translate(node.getAttribute(name)));
-    const { title, about, values, note } = data?.heading || {};
+    const { title, about, values, uncalibrated } = data?.heading || {};
     if (title) document.title = document.querySelector("h1").textContent = say(title, values);
-    if (about) $("about").textContent = [say(about, values), note && say(note)].filter(Boolean).join(" · ");
+    if (about) $("about").textContent = say(about, values) + (uncalibrated ? ` · ${say("uncalibrated probabilities")}` : "");
   }
   if (language !== "en") translatePage();
   $("language")?.addEventListener("click", () => {

@@ -30,7 +30,7 @@ from ..annotate.encoding import dump_jsonl, encodable
 from ..corpora.docs import INCORRECT, open_docbin, serialize_like
 from ..errors import InputError, UserError
 from ..files import write_text
-from ..pages import UNCALIBRATED, Heading, make_page
+from ..pages import Heading, make_page
 from ..pipeline.entities import FoundEntity, offsets_of, outermost
 from ..types import EntityOffsets
 from .annotation_tools import RECORD_ID, Task
@@ -101,7 +101,7 @@ def review_page(
     suspicious = sum(bool(reviewed.suspected_errors) for reviewed in docs.values())
     values = {"corpus": corpus, "shown": f"{len(texts):,}", "suspicious": f"{suspicious:,}"}
     about = "{shown} of {suspicious} texts with suspected errors, the most suspicious first"
-    heading = Heading("Review of {corpus}", about, values, UNCALIBRATED if uncalibrated else "")
+    heading = Heading("Review of {corpus}", about, values, uncalibrated)
     in_order = [*label_order, *sorted(labels.difference(label_order))]
     return _page(heading, texts, in_order, {"stands": "gold", "corpus": corpus, "next": apply}, lang="")
 
@@ -138,8 +138,7 @@ def annotation_page(
     convert = f"python -m spacy tener convert decisions.json --output annotated.spacy --lang {lang}"
     convert += " --overlap spans" * overlapping + " --tokens characters" * characters
     values = {"model": model, "inputs": inputs}
-    note = UNCALIBRATED if uncalibrated else ""
-    heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values, note)
+    heading = Heading("Texts to annotate", "Chosen by {model} from {inputs}", values, uncalibrated)
     content = {"label_order": [*label_order], "stands": "found", "corpus": "", "next": convert}
     return _page(heading, texts, list(labels), content, lang=lang)
 
