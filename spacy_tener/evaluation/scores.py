@@ -151,11 +151,14 @@ def f1_interval(
     n_samples (int): Number of bootstrap samples.
     RETURNS (tuple[float, float] | None): The bounds, from 0 to 1. None if there are fewer than two texts with entities.
     """
-    counts = np.array([count for count in docs if any(count)], dtype=np.int64)
-    if len(counts) < 2:
+    with_entities = [count for count in docs if any(count)]
+    if len(with_entities) < 2:
         return None
-    # Entry (i, j) is how often sample i contains text j. The seed makes the result reproducible.
-    weights = np.random.default_rng(0).multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=n_samples)
+    # Texts with the same counts are interchangeable, so draw how often each distinct triple of counts occurs in a
+    # sample. The memory then doesn't grow with the number of texts. The seed makes the result reproducible.
+    counts, frequencies = np.unique(np.array(with_entities, dtype=np.int64), axis=0, return_counts=True)
+    n_texts = len(with_entities)
+    weights = np.random.default_rng(0).multinomial(n_texts, frequencies / n_texts, size=n_samples)
     tp, fp, fn = (weights @ counts).T
     f1 = 2 * tp / (2 * tp + fp + fn)
     low, high = np.quantile(f1, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
