@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +17,6 @@ import spacy
 from spacy.tokens import Doc
 
 from spacy_tener.corpora.docs import read_docs, read_examples, write_docs
-from spacy_tener.corpora.folds import assign_folds
 from spacy_tener.errors import UserError
 from spacy_tener.evaluation.calibration import (
     Outcomes,
@@ -28,7 +27,7 @@ from spacy_tener.evaluation.calibration import (
     fit_temperature,
 )
 from spacy_tener.pipeline.finding import find_crf_pipe
-from spacy_tener.review.cross_validation import CrossValidation, fold_examples, fold_run
+from spacy_tener.review.cross_validation import CrossValidation, cross_train, fold_examples
 from spacy_tener.training.overlays import compose
 from spacy_tener.training.runs import MODEL, Processes, TrainingRun, is_trained, train
 
@@ -81,15 +80,11 @@ def measure(data: Path, work: Path, size: int, seed: int) -> dict[str, float]:
         f"system.seed={seed}", f"paths.train={work / 'train.spacy'}", f"paths.dev={work / 'dev.spacy'}",
     ]  # fmt: skip
     config = compose(CONFIG, settings=settings)
-    validation = CrossValidation(config, train_docs, work, FOLDS)
-    folds = assign_folds(train_docs, FOLDS)
-    runs = [TrainingRun("all", work / "all", config)]
-    for fold in range(FOLDS):
-        outside = [doc for doc, of_doc in zip(train_docs, folds, strict=True) if of_doc != fold]
-        runs.append(fold_run(validation, fold, outside))
-    for run in runs:
-        if not is_trained(run) and (failure := train(run, Processes(1))):
-            raise SystemExit(f"{run.folder}: {failure}")
+    run = TrainingRun("all", work / "all", config)
+    if not is_trained(run) and (failure := train(run, Processes(1))):
+        raise SystemExit(f"{run.folder}: {failure}")
+    # Train the pipelines of the folds. Their suspected errors are not used.
+    deque(cross_train(CrossValidation(config, train_docs, work, FOLDS), begun=lambda fold, trained: None), maxlen=0)
     nlp = spacy.load(work / "all" / MODEL)
     pipe = find_crf_pipe(nlp)
     test = find_outcomes(nlp, pipe.name, read_examples(nlp, data / "test.spacy"), data)

@@ -89,9 +89,10 @@ def calibrate_cli(
     temperature = fit_temperature(outcomes)
     changes: dict[str, Any] = {"temperature": temperature}
     found = pluralize(outcomes.right.size, "entity", "entities")
-    msg.info(f"{found} predicted, {int(outcomes.right.sum())} correct")
+    n_right = int(outcomes.right.sum())
+    n_wrong = outcomes.right.size - n_right
+    msg.info(f"{found} predicted, {n_right} correct")
     msg.text(f"Temperature {temperature:.2f}")
-    n_right, n_wrong = int(outcomes.right.sum()), int((~outcomes.right).sum())
     if min(n_right, n_wrong) < RELIABLE_OUTCOMES:
         msg.warn(
             f"The temperature is uncertain: only {n_right} predictions are right, {n_wrong} wrong",

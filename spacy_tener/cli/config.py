@@ -123,7 +123,7 @@ def _print_training_time(config: Config, corpus: CorpusSummary) -> None:
     n_steps = training["max_steps"]
     # Without development texts, assume that there will be a tenth as many as training texts.
     n_predictions = n_steps // training["eval_frequency"] * (corpus.n_dev_texts or corpus.n_texts // 10)
-    seconds = time.total(n_steps, corpus.n_texts // 16 + 1, n_predictions)
+    seconds = time.total(n_steps, corpus.steps_per_epoch, n_predictions)
     amount = pluralize(round(seconds / 60), "minute") if seconds >= 90 else "about a minute"
     msg.info(
         f"Training time on this machine, without a GPU: {amount} for {n_steps:,} steps (estimated by a few steps, "

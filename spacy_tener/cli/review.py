@@ -182,17 +182,16 @@ def _print_scores(scores: Mapping[str, CrossValidatedScore], curve: Sequence[Cur
     rows = [
         (
             label,
-            *(
-                f"{100 * value:.1f} ± {100 * deviation:.1f}"
-                for value, deviation in ((score.p, score.p_std), (score.r, score.r_std), (score.f, score.f_std))
-            ),
+            _percent(score.p, score.p_std),
+            _percent(score.r, score.r_std),
+            _percent(score.f, score.f_std),
             str(score.n_entities),
         )
         for label, score in scores.items()
     ]
     msg.table(rows, header=("Cross-validated", "P", "R", "F1", "Entities"), aligns=("l", *"rrrr"), divider=True)
     if curve:
-        points = [(f"{point.texts:,}", f"{100 * point.f:.1f} ± {100 * point.f_std:.1f}") for point in curve]
+        points = [(f"{point.texts:,}", _percent(point.f, point.f_std)) for point in curve]
         msg.table(points, header=("Training texts", "F1"), aligns=("r", "r"), divider=True)
         half, all_texts = curve[-2:]
         gain = 100 * (all_texts.f - half.f)
@@ -200,6 +199,11 @@ def _print_scores(scores: Mapping[str, CrossValidatedScore], curve: Sequence[Cur
             f"{all_texts.texts:,} instead of {half.texts:,} training texts changed F1 by {gain:+.1f}. "
             + ("More texts will probably help." if gain >= 1.0 else "More texts will probably help little.")
         )
+
+
+def _percent(value: float, deviation: float) -> str:
+    """Format a score and its standard deviation in percent."""
+    return f"{100 * value:.1f} ± {100 * deviation:.1f}"
 
 
 def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:

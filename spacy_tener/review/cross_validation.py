@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import spacy
 from spacy.language import Language
+from spacy.scorer import PRFScore
 from spacy.tokens import Doc
 from spacy.training import Example
 from thinc.api import Config
@@ -230,8 +231,8 @@ def cross_validated_scores(reviewed: Iterable[ReviewedDoc]) -> dict[str, CrossVa
     """Score cross-validated predictions: the micro average over all labels (`All`), followed by each label.
 
     The counts of all folds are added up before the scores are computed, which is less biased than the mean of the
-    folds' F1 scores (Forman and Scholz, 2010). The standard deviations are those of the folds' scores, over the folds
-    that have an entity with the label.
+    folds' F1 scores (Forman and Scholz, 2010). The standard deviations are computed from the scores of the folds that
+    have an entity with the label.
     """
     by_fold: dict[int, list[Mapping[str, Confusion]]] = defaultdict(list)
     for doc in reviewed:
@@ -260,8 +261,8 @@ def _score(folds: Sequence[Confusion]) -> CrossValidatedScore:
 
 def _precision_recall_f1(counts: Confusion) -> tuple[float, float, float]:
     """Return precision, recall and F1, with 0 for a score without entities."""
-    tp, fp, fn = counts
-    return tp / max(1, tp + fp), tp / max(1, tp + fn), 2 * tp / max(1, 2 * tp + fp + fn)
+    score = PRFScore(**counts._asdict())
+    return score.precision, score.recall, score.fscore
 
 
 def fold_examples(output: Path, data: Path) -> Iterator[tuple[Language, list[Example]]]:

@@ -362,8 +362,9 @@ def _check_replaced(overlays: Mapping[str, Config], config: Config) -> None:
         if _functions(overlay).items() - repeated and name not in remaining:
             reason = f"{name}: has no effect, since {' or '.join(later)} replaces it"
             raise ConfigError(reason, "Use only one of them.")
+        # The last overlay can't be replaced by another one.
         overridden = {key for other in later for key in keys(overlays[other])}
-        lost = [key for key in _lost_values(config, overlay) if later and key not in overridden]
+        lost = [key for key in _lost_values(config, overlay) if key not in overridden] if later else []
         if lost:
             reason = f"{name}: {lost[0]} has no effect, since {' or '.join(later)} replaces its section"
             raise ConfigError(reason, f"Use {name} after {' and '.join(later)}.")

