@@ -27,7 +27,8 @@ from pathlib import Path
 from wasabi import msg
 
 PARTS = {"train": 600, "dev": 150, "test": 150}
-# `annotated.jsonl` contains the texts of train, `raw.txt` those of train and dev, and `test.jsonl` those of test.
+# Number of German texts. `annotated.jsonl` contains the texts of train, `raw.txt` the texts of train and dev, and
+# `test.jsonl` the texts of test.
 TEXTS = {"train": 120, "dev": 80, "test": 40}
 SEED = 7
 # Fraction of the names in dev and test that may also occur in train. Real test sets repeat some names, but not most.

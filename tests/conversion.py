@@ -13,8 +13,8 @@ def convert(
     inputs: Sequence[str | Path],
     output: str | Path,
     *,
-    reading: CorpusOptions | None = None,
+    options: CorpusOptions | None = None,
     lang: str | None = None,
 ) -> list[ConversionReport]:
     jobs, _ = plan_jobs(inputs, output)
-    return list(convert_jobs(jobs, reading=reading or CorpusOptions(), lang=lang))
+    return list(convert_jobs(jobs, options=options or CorpusOptions(), lang=lang))

@@ -72,11 +72,11 @@ def apply_damage(data: bytes, seed: int) -> bytes:
     return data
 
 
-def convert_damaged(path: Path, out: Path, reading: CorpusOptions) -> ConversionReport | UserError:
+def convert_damaged(path: Path, out: Path, options: CorpusOptions) -> ConversionReport | UserError:
     """Convert a file, and return the report or the error. Checks that the output agrees with the report."""
     try:
         with limited_resources():
-            (report,) = convert([path], out, reading=reading, lang="zh")
+            (report,) = convert([path], out, options=options, lang="zh")
     except UserError as error:
         message = str(error)
         message.encode("utf8")  # raises an error if the message cannot be printed
@@ -111,12 +111,12 @@ def count(name: str, text: str, report: ConversionReport) -> Counted:
     return corpus_formats.count_json(text)
 
 
-def check(folder: Path, name: str, data: bytes, reading: CorpusOptions) -> ConversionReport | UserError:
+def check(folder: Path, name: str, data: bytes, options: CorpusOptions) -> ConversionReport | UserError:
     path = folder / f"{name}.txt"
     path.write_bytes(data)
-    result = convert_damaged(path, folder / "out.spacy", reading)
+    result = convert_damaged(path, folder / "out.spacy", options)
     if isinstance(result, ConversionReport):
-        check_counts(result, count(name, data.decode(reading.encoding), result))
+        check_counts(result, count(name, data.decode(options.encoding), result))
     else:
         is_empty = "there is no annotated sentence" in str(result)
         assert is_empty or re.search(rf"{re.escape(path.name)}:\d+: ", str(result)), str(result)

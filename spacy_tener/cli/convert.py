@@ -99,7 +99,7 @@ def convert_cli(
     all entities in `doc.spans["sc"]`, for the overlay `nested`, and the longest in `doc.ents`.
     """
     with command_line_errors():
-        reading = CorpusOptions(
+        corpus_options = CorpusOptions(
             format=format,
             scheme=scheme,
             overlap=overlap,
@@ -116,7 +116,7 @@ def convert_cli(
         msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
     incorrect = 0
     formats: set[str] = set()
-    for report in convert_jobs(jobs, reading=reading, lang=None if lang == "auto" else lang, tokens=tokens):
+    for report in convert_jobs(jobs, options=corpus_options, lang=None if lang == "auto" else lang, tokens=tokens):
         formats.update({report.format} - {""})
         _print_conversion(report, detected=lang == "auto")
         if overlap == "spans" and report.missing:

@@ -147,7 +147,7 @@ class ConversionReport:
 
 
 def convert_jobs(
-    jobs: Sequence[ConversionJob], *, reading: CorpusOptions, lang: str | None = None, tokens: str = WORDS
+    jobs: Sequence[ConversionJob], *, options: CorpusOptions, lang: str | None = None, tokens: str = WORDS
 ) -> Iterator[ConversionReport]:
     """Convert files to `.spacy` files, and yield a report for each file.
 
@@ -155,14 +155,14 @@ def convert_jobs(
     Outputs from previous jobs are kept. Files in directories are skipped if they are not corpora.
 
     jobs (Sequence[ConversionJob]): Files to convert.
-    reading (CorpusOptions): Format and options of the inputs.
+    options (CorpusOptions): Format and options of the inputs.
     lang (str | None): Language of the tokenizer, for texts that are not tokenized. None to detect the language, see
         `detect_language`.
     tokens (str): Tokens of texts that are not tokenized, one of `TOKEN_TYPES`.
     """
     written, stray = 0, ""
     for job in jobs:
-        report = _convert(job, reading, lang, tokens)
+        report = _convert(job, options, lang, tokens)
         written += report.docs
         stray = next(iter(report.notes.examples.get(Event.NOT_A_CORPUS, ())), stray)
         yield report
@@ -174,11 +174,11 @@ def convert_jobs(
         )
 
 
-def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None, tokens: str) -> ConversionReport:
+def _convert(job: ConversionJob, options: CorpusOptions, lang: str | None, tokens: str) -> ConversionReport:
     """Convert one file, and return its report."""
     report = ConversionReport(job.source, job.output)
     binary = DocBin(attrs=_ATTRS)
-    docs = _make_docs(job, reading, lang, tokens, report)
+    docs = _make_docs(job, options, lang, tokens, report)
     for doc in tqdm(docs, desc=job.source, unit=" docs", leave=False, disable=None):
         binary.add(doc)
         report.docs += 1
@@ -200,11 +200,11 @@ def _convert(job: ConversionJob, reading: CorpusOptions, lang: str | None, token
 
 
 def _make_docs(
-    job: ConversionJob, reading: CorpusOptions, lang: str | None, tokens: str, report: ConversionReport
+    job: ConversionJob, options: CorpusOptions, lang: str | None, tokens: str, report: ConversionReport
 ) -> Iterator[Doc]:
     """Yield the Docs of one file, and add the language, format, scheme and corrections to its report."""
-    overlapping = reading.overlap == "spans"
-    reader = CorpusReader(job.source, reading)
+    overlapping = options.overlap == "spans"
+    reader = CorpusReader(job.source, options)
     items = iter(reader)
     try:
         head = list(islice(items, _LANGUAGE_SAMPLE))

@@ -102,11 +102,11 @@ def _split_off_punctuation(doc: Doc, text: AnnotatedText, note: LineNote) -> Doc
     spaces: list[bool] = []
     for token in doc:
         edges = [0, *sorted(cuts.get(token.i, ())), len(token)]
-        pieces = [token.text[start:end] for start, end in pairwise(edges)]
-        words += pieces
-        spaces += [False] * (len(pieces) - 1) + [bool(token.whitespace_)]
-        if len(pieces) > 1:
-            note(Event.SPLIT, f"{token.text!r} as {' '.join(pieces)!r}", text.line)
+        new_words = [token.text[start:end] for start, end in pairwise(edges)]
+        words += new_words
+        spaces += [False] * (len(new_words) - 1) + [bool(token.whitespace_)]
+        if len(new_words) > 1:
+            note(Event.SPLIT, f"{token.text!r} as {' '.join(new_words)!r}", text.line)
     return Doc(doc.vocab, words=words, spaces=spaces)
 
 

@@ -112,7 +112,9 @@ def find_fold_outcomes(folds: Iterable[tuple[Language, Sequence[Example]]], pipe
     for nlp, examples in folds:
         unknown = set(find_crf_pipe(nlp, pipe.name).labels) - set(pipe.labels)
         if unknown:
-            reason = f"The pipelines of the folds have labels that '{pipe.name}' does not have: {', '.join(sorted(unknown))}"
+            reason = (
+                f"The pipelines of the folds have labels that '{pipe.name}' does not have: {', '.join(sorted(unknown))}"
+            )
             raise UserError(reason, "Use folds that were trained on the same texts as the pipeline.")
         part = _find_outcomes(nlp, pipe.name, examples, source, pipe.labels)
         parts.append(replace(part, text=part.text + n_texts))

@@ -92,7 +92,7 @@ def test_ground_truth_or_first_annotation_is_used(tmp_path: Path, truth: int, ch
 
 def convert_records(folder: Path, *records: dict[str, Any], **decisions: str) -> list[Doc]:
     (folder / "in.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
-    convert([folder / "in.jsonl"], folder / "out.spacy", reading=CorpusOptions(**decisions), lang="zh")
+    convert([folder / "in.jsonl"], folder / "out.spacy", options=CorpusOptions(**decisions), lang="zh")
     return list(read_docs(folder / "out.spacy"))
 
 

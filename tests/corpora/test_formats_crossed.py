@@ -134,7 +134,7 @@ def test_damaged_record_raises_error_with_line_number(tmp_path: Path, name: str)
     change, lines = damage_record(name, *DAMAGE[name])
     path = write(tmp_path, name, change)
     with pytest.raises(InputError, match=rf"{path.name}:\d+: ") as caught:
-        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=FORMATS.get(name, name)))
+        convert([path], tmp_path / "out.spacy", options=CorpusOptions(format=FORMATS.get(name, name)))
     assert caught.value.line == lines[0]
     assert not (tmp_path / "out.spacy").exists()
 
@@ -147,7 +147,7 @@ def test_overlapping_entities_are_stored_in_doc_spans(tmp_path: Path, name: str)
     path = write(tmp_path, name, unchanged, NESTED)
     with pytest.raises(InputError, match=r"overlap.*--overlap spans"):
         convert([path], tmp_path / "out.spacy", lang="zh")
-    (report,) = convert([path], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"), lang="zh")
+    (report,) = convert([path], tmp_path / "out.spacy", options=CorpusOptions(overlap="spans"), lang="zh")
     first, *rest = read_docs(tmp_path / "out.spacy")
     assert [(span.text, span.label_) for span in first.spans["sc"]] == [
         ("北京", "LOC"),
@@ -163,7 +163,7 @@ def test_overlapping_entities_are_stored_in_doc_spans(tmp_path: Path, name: str)
 
 @pytest.mark.parametrize("name", corpus_formats.COLUMNS)
 def test_column_formats_store_entities_in_doc_spans(tmp_path: Path, name: str) -> None:
-    convert([write(tmp_path, name, unchanged)], tmp_path / "out.spacy", reading=CorpusOptions(overlap="spans"))
+    convert([write(tmp_path, name, unchanged)], tmp_path / "out.spacy", options=CorpusOptions(overlap="spans"))
     docs = list(read_docs(tmp_path / "out.spacy"))
     assert sum(len(doc.ents) for doc in docs) > 5
     assert all(list(doc.spans["sc"]) == list(doc.ents) for doc in docs)
@@ -189,4 +189,4 @@ def test_empty_file_raises_error_with_file_name(tmp_path: Path, format: str, con
     path = tmp_path / "nothing.txt"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"nothing\.txt"):
-        convert([path], tmp_path / "out.spacy", reading=CorpusOptions(format=format), lang="zh")
+        convert([path], tmp_path / "out.spacy", options=CorpusOptions(format=format), lang="zh")
