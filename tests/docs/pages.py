@@ -4,7 +4,9 @@ A comment in the line before a block specifies how it is tested. Blocks without 
 
     <!-- test: slow (reason) -->       only run by `make test-slow`; otherwise commands and options are checked
     <!-- test: not run (reason) -->    commands and options are checked
-    <!-- test: adds --option 1 -->     run with additional arguments for `spacy train`
+    <!-- test: adds --option 1 -->     run with additional arguments for `spacy train` and `spacy tener review`
+    <!-- test: slow (reason), adds --option 1 -->
+                                       both: run only by `make test-slow`, with additional arguments
     <!-- test: overlay on a b -->      a partial config, merged into these overlays and checked
     <!-- test: file a/b.py -->         written to this file, which later blocks can import
 """
@@ -36,7 +38,10 @@ CHINESE = {"README.zh.md": "README.md"} | {
 LANGUAGES = {"python", "bash", "ini", "text", "json", "yaml", "makefile", "javascript"}
 FENCE = re.compile(r"^(?:<!-- test: (?P<how>.+?) -->\n)?```(?P<language>\w*)\n(?P<code>.*?)^```$", re.M | re.S)
 REFERENCE = re.compile(r"<!-- reference: .*?<!-- end of reference -->", re.S)
-HOW = re.compile(r"(?P<kind>slow|not run) \((?P<why>.+)\)|adds (?P<added>.+)|overlay on (?P<base>.+)|file (?P<file>.+)")
+HOW = re.compile(
+    r"(?P<kind>slow|not run) \((?P<why>[^)]+)\)(?:, adds (?P<added_slow>.+))?"
+    r"|adds (?P<added>.+)|overlay on (?P<base>.+)|file (?P<file>.+)"
+)
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,7 @@ class Block:
 
     page, line, language, code: Location and content.
     kind: `slow`, `not run`, or an empty string.
-    added: Additional arguments for `spacy train`.
+    added: Additional arguments for `spacy train` and `spacy tener review`.
     base: Overlays into which a partial config is merged.
     file: File to which the block is written instead of running it.
     """
@@ -69,7 +74,8 @@ def blocks(page: str) -> list[Block]:
         line = text.count("\n", 0, match.start("code"))
         if how is None:
             raise ValueError(f"{page}:{line}: invalid comment before the block. See tests/docs/pages.py.")
-        kind, added, base = how["kind"] or "", (how["added"] or "").strip(), (how["base"] or "").split()
+        kind, base = how["kind"] or "", (how["base"] or "").split()
+        added = (how["added_slow"] or how["added"] or "").strip()
         found.append(Block(page, line, match["language"], match["code"], kind, added, base, how["file"] or ""))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from commands import check, commands, run
+from commands import check, commands, run, with_arguments
 from pages import CHINESE, LANGUAGES, PAGES, ROOT, Block, blocks, prose
 
 from spacy_tener.training.overlays import compose
@@ -110,7 +111,9 @@ def run_blocks(page: str, capsys: pytest.CaptureFixture[str], slow: bool = False
     for block, after in zip(blocks_of_page, [*blocks_of_page[1:], None], strict=True):
         if block.kind == "slow" and block.language == "bash":
             if slow:
-                subprocess.run(["bash", "-euc", block.code], check=True)
+                lines = [shlex.join(with_arguments(words, block.added)) for words in commands(block.code)]
+                code = "\n".join(lines) if block.added else block.code
+                subprocess.run(["bash", "-euc", code], check=True)
         elif not block.kind or (slow and block.kind == "slow"):
             capsys.readouterr()
             execute(block, names)
