@@ -5,7 +5,7 @@
  *     const entities = await ner.entities("王小明去了上海");
  *
  * This module only requires ONNX Runtime: onnxruntime-node in Node, onnxruntime-web in a browser. reader.d.ts contains
- * the types, and docs/elsewhere.md describes the format of the file.
+ * the types, and docs/browser-and-node.md describes the format of the file.
  */
 
 /** The version of the file format that this reader supports. */

@@ -27,7 +27,7 @@ from .code_points import UnitValues, number_strings, pair_number, write_numbers
 from .window_batches import WindowBatch, cut_evenly, kept_rows, make_batch
 
 DISTIL_FIX = (
-    "Distil it to a character-level model by the overlay `distilled` (docs/raw-text.md), and export that model."
+    "Distil it to a character-level model by the overlay `distilled` (docs/distillation.md), and export that model."
 )
 _MAX_NAME_LENGTH = 40
 

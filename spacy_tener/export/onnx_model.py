@@ -59,7 +59,7 @@ _FIRST_UNTESTED = "2"
 def export_model(nlp: Language, name: str | None = None, *, half: bool = False) -> ModelProto:
     """Convert a component of a pipeline to an ONNX model.
 
-    The inputs and outputs of the model are described in docs/elsewhere.md.
+    The inputs and outputs of the model are described in docs/browser-and-node.md.
 
     name (Optional[str]): Name of the component. Required if several components can be exported.
     half (bool): Whether to store embedding tables in float16.
