@@ -62,7 +62,7 @@ readers/js/node_modules/.installed: readers/js/package-lock.json
 	cd readers/js && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
-# Some of them run the lines for Spark and Ray Data of docs/many-machines.md, and some work in Label Studio.
+# Some of them run the lines for Spark and Ray Data of docs/archives.md, and some work in Label Studio.
 test-slow: $(DEV_ENV) browser readers $(LABEL_STUDIO)/.installed ## the tests that train for minutes, with Java for Spark, and Label Studio
 	@command -v java >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get install -qq --yes default-jre-headless >/dev/null; } || \
 	{ echo "The test of Spark needs Java: apt-get install default-jre-headless" >&2; exit 1; }

@@ -1,4 +1,4 @@
-"""Test the code for Spark and Ray Data in docs/many-machines.md."""
+"""Test the code for Spark and Ray Data in docs/archives.md."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from small_corpora import rule_pipeline
 
 from spacy_tener.annotate import AnnotateSettings, Annotator
 
-PAGE = Path(__file__).parents[2] / "docs" / "many-machines.md"
+PAGE = Path(__file__).parents[2] / "docs" / "archives.md"
 ENTITY = {"start": 5, "end": 7, "label": "GPE", "text": "上海"}
 # Timeout in seconds of a test with Spark or Ray, which takes one minute on an idle machine and longer on a busy one.
 TIMEOUT = 1800
@@ -44,8 +44,8 @@ def time_limit() -> Iterator[None]:
 
 
 def code_blocks(section: str, model: Path) -> list[str]:
-    """Return the code blocks of a section, with the path of the pipeline replaced by `model`."""
-    text = PAGE.read_text(encoding="utf8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    """Return the Python blocks of a third-level section, with the path of the pipeline replaced by `model`."""
+    text = PAGE.read_text(encoding="utf8").partition(f"\n### {section}\n")[2].partition("\n##")[0]
     return [part.partition("```")[0].replace("/models/news", str(model)) for part in text.split("```python\n")[1:]]
 
 
