@@ -19,7 +19,6 @@ FOLDERS = ["assets", "docs", "readers", "research", "scripts", "spacy_tener", "t
 EXCLUDED = ["CHANGELOG.md", "README.zh.md", "docs/zh", "research/results", "readers/js/node_modules"]
 # Folders and files that are not rewritten yet. If you rewrite one of them, remove it from this list. Don't add entries.
 NOT_REWRITTEN = [
-    "README.md",
     "docs",
     "docs/architectures",
     "research/papers.md",

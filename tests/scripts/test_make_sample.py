@@ -50,7 +50,8 @@ def test_sample_readme_contains_correct_statistics() -> None:
         assert f"| {mentions:,} |" in readme
         assert f"{100 * new:.0f} % ({'Chinese' if language == 'zh' else 'English'})" in readme
     annotated, test = ([entity for _, found in read_german(name) for entity in found] for name in GERMAN[1:])
-    assert f"| {len(annotated)} / {len(test)} |" in readme
+    assert f"annotated.jsonl` | 120 | {len(annotated)} |" in readme
+    assert f"test.jsonl` | 40 | {len(test)} |" in readme
     new = sum(mention not in set(annotated) for mention in test) / len(test)
     assert f"{100 * new:.0f} % (German)" in readme
 
