@@ -57,7 +57,7 @@ PUBLISHED = _report.ROOT / "research" / "published.csv"
 WINNERS = "Where another one wins is said under [choosing a system](../../docs/choosing.md#other-packages)."
 NOTE = (
     "Nothing is trained here; `uner` is the [multilingual "
-    "pipeline](../../docs/languages.md#persons-places-and-organisations) of `make pipelines`, as it is. Strict: "
+    "pipeline](../../docs/languages.md#persons-places-and-organizations) of `make pipelines`, as it is. Strict: "
     "an entity is right if its first and last character and its label are. Weibo: names (.NAM) of persons, of "
     "places and political entities as LOC, and of organisations. Resume: NAME as PER, and ORG; its six LOC are "
     "left out, as they say where a person is from (浙江绍兴人). Universal NER: the test part of Chinese GSD in the "
