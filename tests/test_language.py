@@ -20,8 +20,6 @@ EXCLUDED = ["CHANGELOG.md", "README.zh.md", "docs/zh", "research/results", "read
 # Folders and files that are not rewritten yet. If you rewrite one of them, remove it from this list. Don't add entries.
 NOT_REWRITTEN = [
     "docs",
-    "docs/architectures",
-    "research/papers.md",
 ]
 # Phrase -> files in which it is right.
 ALLOWED = {
