@@ -3,6 +3,10 @@
 Universal NER has one file per language. The languages are concatenated in train, dev and test. The test set of each
 language is also written to languages/, together with the PUD test sets, which have no training set.
 
+The corpus `names` adds nine languages, whose files `names_corpora.py` derives from their sources, and more English. At
+most MAX_SENTENCES of each language are used for training. The development set of each language is also written to
+languages-dev/, so that a training can be chosen by its average F1 over all languages.
+
 If a corpus has no development set, the last tenth of its training set is used. A random sample would be easier than the
 test set, because adjacent sentences often come from the same article.
 """
@@ -10,6 +14,7 @@ test set, because adjacent sentences often come from the same article.
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,10 +31,13 @@ from spacy_tener.corpora.docs import read_docs
 
 sys.path.append(str(Path(__file__).parents[1]))  # `python research/convert_corpus.py` only has research/ in its path
 from research.conll2012 import write_columns
+from research.names_corpora import derive_corpora
 
 # The labels that all languages have. Croatian has further labels.
 UNER_LABELS = frozenset({"PER", "LOC", "ORG"})
 ASSETS, CORPORA_DIR, HELD_OUT = Path("assets"), Path("project", "corpus"), 0.1
+# Maximum number of training sentences per language in the corpus `names`. A larger set is sampled.
+MAX_SENTENCES = 6000
 
 
 @dataclass(frozen=True)
@@ -69,6 +77,8 @@ CORPORA = {
     "conll2003": Corpus("en", "conll2003/eng.train", "conll2003/eng.testa", "conll2003/eng.testb", licensed=True),
     "wnut17": Corpus("en", "wnut17/wnut17train.conll", "wnut17/emerging.dev.conll", "wnut17/emerging.test.annotated"),
     "multilingual": Corpus("xx", "uner/train", "uner/dev", "uner/test"),
+    # The other files of this corpus are listed in names_corpora.py.
+    "names": Corpus("xx", "uner/train", "uner/dev", "uner/test"),
 }
 
 
@@ -79,13 +89,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     corpus = CORPORA[name]
     missing = [str(place) for place in corpus.parts.values() if not place.exists()]
     if missing:
-        folder = next(iter(corpus.parts.values())).relative_to(ASSETS).parts[0]
+        folder = "names" if name == "names" else next(iter(corpus.parts.values())).relative_to(ASSETS).parts[0]
         fix = f"Run `python research/fetch_corpus.py {folder}` to download them."
         if corpus.licensed:
             fix = "The corpus is licensed: put your copy there. assets/README.md says where it comes from."
         msg.fail(f"Missing: {', '.join(missing)}", fix, exits=1)
     if name == "multilingual":
         convert_languages(corpus.parts, CORPORA_DIR / name)
+        return
+    if name == "names":
+        derive_corpora()
+        convert_names(CORPORA_DIR / name)
         return
     for part, place in corpus.parts.items():
         output = CORPORA_DIR / name / f"{part}.spacy"
@@ -102,20 +116,52 @@ def convert_languages(parts: Mapping[str, Path], output: Path) -> None:
     """Convert directories with one file per language, and concatenate the Docs of all languages."""
     pud = {"pud": ASSETS / "uner" / "pud"} if (ASSETS / "uner" / "pud").exists() else {}
     for part, place in {**parts, **pud}.items():
-        with TemporaryDirectory() as folder:
-            app(
-                ["tener", "convert", str(place), "-o", folder, "--lang", "xx", "--tag-column", "3"],
-                standalone_mode=False,
-            )
-            read = {path.stem: list(read_docs(path)) for path in sorted(Path(folder).glob("*.spacy"))}
-        for docs in read.values():
-            keep_labels(docs, UNER_LABELS)
+        read = read_languages(place)
         if part in parts:
             write_docs([doc for docs in read.values() for doc in docs], output / f"{part}.spacy")
         if part in ("test", "pud"):
             for language, docs in read.items():
                 name = language if part == "test" else f"{language}-pud"
                 write_docs(docs, output / "languages" / f"{name}.spacy")
+
+
+def convert_names(output: Path) -> None:
+    """Convert Universal NER and the languages of `names_corpora.py`, and balance the training set.
+
+    Training sentences that also occur in the development or test set of their language are removed.
+    """
+    sets = {
+        part: {**read_languages(ASSETS / "uner" / part), **read_languages(ASSETS / "names" / part)}
+        for part in ("train", "dev", "test")
+    }
+    for language, docs in sets["train"].items():
+        evaluated = {doc.text for part in ("dev", "test") for doc in sets[part].get(language, [])}
+        kept = [doc for doc in docs if doc.text not in evaluated]
+        if len(kept) > MAX_SENTENCES:
+            kept = random.Random(0).sample(kept, MAX_SENTENCES)
+        sets["train"][language] = kept
+    for part, languages in sets.items():
+        write_docs([doc for docs in languages.values() for doc in docs], output / f"{part}.spacy")
+    for part, folder in (("dev", "languages-dev"), ("test", "languages")):
+        for language, docs in sets[part].items():
+            write_docs(docs, output / folder / f"{language}.spacy")
+    for language, docs in read_languages(ASSETS / "uner" / "pud").items():
+        write_docs(docs, output / "languages" / f"{language}-pud.spacy")
+
+
+def read_languages(place: Path) -> dict[str, list[Doc]]:
+    """Convert a directory with one file per language, and return the Docs by language. Other labels are removed."""
+    if not place.exists():
+        return {}
+    with TemporaryDirectory() as folder:
+        app(
+            ["tener", "convert", str(place), "-o", folder, "--lang", "xx", "--tag-column", "3"],
+            standalone_mode=False,
+        )
+        read = {path.stem: list(read_docs(path)) for path in sorted(Path(folder).glob("*.spacy"))}
+    for docs in read.values():
+        keep_labels(docs, UNER_LABELS)
+    return read
 
 
 def keep_labels(docs: Sequence[Doc], labels: Collection[str]) -> None:

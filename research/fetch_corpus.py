@@ -1,5 +1,7 @@
 """Download the files of one public corpus of project.yml: `python research/fetch_corpus.py weibo`.
 
+A corpus is a folder of assets/. The corpus `names` also includes the files of `uner`.
+
 `spacy project assets` downloads all corpora. Files that exist with the right checksum are not downloaded again.
 """
 
@@ -18,6 +20,8 @@ from wasabi import msg
 from spacy_tener.files import write_bytes
 
 PROJECT = Path("project.yml")
+# Corpora that also need the files of another corpus.
+ALSO_NEEDED = {"names": "uner"}
 _TIMEOUT = 60.0
 
 
@@ -28,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("corpus", choices=corpora)
     corpus = parser.parse_args(argv).corpus
     for asset in assets:
-        if Path(asset["dest"]).parts[1] == corpus:
+        if Path(asset["dest"]).parts[1] in (corpus, ALSO_NEEDED.get(corpus)):
             fetch(asset["url"], Path(asset["dest"]), asset["checksum"])
 
 

@@ -17,10 +17,11 @@ from spacy.language import Language
 from spacy.tokens import Doc, DocBin
 
 CORPORA = ("weibo", "resume")
+# Labels of the corpora and of spaCy's trained pipelines, by the label to which they are mapped.
 LABELS = {
-    "PER": ("PER", "PER.NAM", "NAME"),
-    "LOC": ("LOC", "LOC.NAM", "GPE.NAM"),
-    "ORG": ("ORG", "ORG.NAM"),
+    "PER": ("PER", "PER.NAM", "NAME", "PERSON", "person"),
+    "LOC": ("LOC", "LOC.NAM", "GPE.NAM", "GPE", "FAC", "location"),
+    "ORG": ("ORG", "ORG.NAM", "corporation", "group"),
 }
 ALL = "all"
 MERGED = {label: merged for merged, labels in LABELS.items() for label in labels}

@@ -33,13 +33,16 @@ CONTENTS = {
     "conll2003": "-DOCSTART- -X- O O\n\nEli NNP I-NP I-PER\nBroad NNP I-NP I-PER\nspoke VBD I-VP O\n\n",
     "ontonotes5": CONLL_2012,
     "multilingual": UNER,
+    "names": UNER,
 }
+# The corpora with one file per language, which have the same config.
+MULTILINGUAL = ("multilingual", "names")
 
 
 def put(corpus: str, text: str) -> None:
     """Write the files of a corpus to their locations in assets/."""
     for place in CORPORA[corpus].parts.values():
-        name = "en.iob2" if corpus == "multilingual" else "annotations/nw/a.gold_conll"
+        name = "en.iob2" if corpus in MULTILINGUAL else "annotations/nw/a.gold_conll"
         path = place if place.suffix else place / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf8")
@@ -53,6 +56,7 @@ def read(corpus: str, part: str) -> list[Doc]:
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_a_corpus_at_its_place_is_converted(corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(convert_corpus, "derive_corpora", lambda: None)
     put(corpus, CONTENTS.get(corpus, CHARACTERS))
     convert_corpus.main([corpus])
     found = {doc.ents[0].text for part in ("train", "dev", "test") for doc in read(corpus, part)}
@@ -102,7 +106,8 @@ def test_the_readme_of_assets_says_where_licensed_files_belong(corpus: str) -> N
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_a_corpus_has_the_language_of_its_config(corpus: str) -> None:
-    config = (ROOT / "configs" / f"{corpus}.cfg").read_text(encoding="utf8")
+    name = "multilingual" if corpus in MULTILINGUAL else corpus
+    config = (ROOT / "configs" / f"{name}.cfg").read_text(encoding="utf8")
     assert f'\nlang = "{CORPORA[corpus].lang}"\n' in config
 
 
@@ -122,3 +127,39 @@ def test_the_languages_of_a_part_are_joined_and_each_has_its_test(
     texts = [read("multilingual", f"languages/{name}")[0].text for name in names]
     assert texts == ["Eli Broad spoke.", "王明来", "王明来"]
     assert {ent.label_ for doc in read("multilingual", "train") for ent in doc.ents} == {"PER"}
+
+
+def test_names_are_balanced_and_no_training_sentence_is_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put("names", UNER)
+
+    def derive() -> None:
+        texts = {"train": ["Ja", "Nein", "Eva", "Otto", "Ida"], "dev": ["Ja"], "test": ["Nein"]}
+        for part, words in texts.items():
+            path = Path("assets", "names", part, "de.iob2")
+            path.parent.mkdir(parents=True)
+            path.write_text("".join(f"# text = {word}.\n1\t{word}\tB-PER\n2\t.\tO\n\n" for word in words))
+        # These sentences replace those of Universal NER in the same language.
+        Path("assets", "names", "train", "en.iob2").write_text("# text = Ann spoke\n1\tAnn\tB-PER\n2\tspoke\tO\n\n")
+
+    monkeypatch.setattr(convert_corpus, "derive_corpora", derive)
+    monkeypatch.setattr(convert_corpus, "MAX_SENTENCES", 2)
+    convert_corpus.main(["names"])
+    train = [doc.text for doc in read("names", "train")]
+    assert len(train) == 3
+    assert {"Ann spoke"} < set(train) < {"Ann spoke", "Eva.", "Otto.", "Ida."}
+    for folder, text in (("languages-dev", "Ja."), ("languages", "Nein.")):
+        assert sorted(path.stem for path in Path("project/corpus/names", folder).iterdir()) == ["de", "en"]
+        assert [doc.text for doc in read("names", f"{folder}/de")] == [text]
+    assert [doc.text for doc in read("names", "dev")] == ["Eli Broad spoke.", "Ja."]
+
+
+def test_missing_files_of_names_are_downloaded_by_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        convert_corpus.main(["names"])
+    assert "Run `python research/fetch_corpus.py names` to" in " ".join(capsys.readouterr().out.split())

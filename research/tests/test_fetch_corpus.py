@@ -33,6 +33,12 @@ def test_only_files_of_selected_corpus_are_downloaded(sources: dict[str, Path]) 
     assert not Path("assets/resume").exists()
 
 
+def test_names_include_universal_ner(sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_corpus, "ALSO_NEEDED", {"weibo": "resume"})
+    fetch_corpus.main(["weibo"])
+    assert Path("assets/weibo/train").read_text() + Path("assets/resume/train").read_text() == "weiboresume"
+
+
 def test_existing_file_is_replaced_only_if_checksum_is_wrong(sources: dict[str, Path]) -> None:
     Path("assets/weibo").mkdir(parents=True)
     Path("assets/weibo/train").write_text("wei")  # an interrupted download

@@ -45,6 +45,15 @@ def test_an_entity_is_right_if_its_edges_and_its_label_are(peers: ModuleType, pa
     ]
 
 
+def test_labels_of_spacy_pipelines_are_mapped_and_other_labels_are_left_out(peers: ModuleType, part: Path) -> None:
+    found = [(0, 2, "PERSON"), (3, 5, "NORP"), (6, 8, "GPE"), (9, 13, "DATE")]
+    assert peers.score(lambda texts: [found for _ in texts], part, ["PER", "LOC", "ORG"])[1:4] == [
+        "100.0",
+        "66.7",
+        "80.0",
+    ]
+
+
 def test_labels_that_mean_something_else_in_a_corpus_do_not_count(peers: ModuleType, part: Path) -> None:
     found = [(0, 2, "PER"), (3, 5, "PER"), (9, 13, "ORG")]
     assert peers.score(lambda texts: [found for _ in texts], part, ["PER"])[:4] == ["2", "100.0", "100.0", "100.0"]

@@ -134,7 +134,7 @@ const STRINGS = {
     "A masked unit is encoded as an unknown word or character, as by word dropout in training.": "遮住的单位被当作未知的词或字，训练时也随机遮住过一些。",
     "A masked unit is encoded as a word that did not occur in training.": "遮住的单位被当作训练中从未出现过的词。",
     "No words: this pipeline has no lexicon.": "没有词：这条流水线不用词典。",
-    "Review of {corpus}": "复核 {corpus}",
+    "Review of {corpus}": "审核 {corpus}",
     "{shown} of {suspicious} texts with suspected errors, the most suspicious first": "共 {suspicious} 条有疑似错误的文本，显示 {shown} 条，最可疑的在前",
     "Texts to annotate": "待标注的文本",
     "Chosen by {model} from {inputs}": "由 {model} 从 {inputs} 中挑选",

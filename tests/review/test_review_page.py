@@ -94,8 +94,8 @@ class Review:
 def converted(records: list[Any], folder: Path, lang: str = "zh", nested: bool = False) -> list[Doc]:
     """Convert the records that a page exports."""
     (folder / "decisions.json").write_text(json.dumps(records), encoding="utf8")
-    reading = CorpusOptions(overlap="spans" if nested else "error")
-    convert([folder / "decisions.json"], folder / "out.spacy", reading=reading, lang=lang)
+    options = CorpusOptions(overlap="spans" if nested else "error")
+    convert([folder / "decisions.json"], folder / "out.spacy", options=options, lang=lang)
     return list(read_docs(folder / "out.spacy"))
 
 
