@@ -17,10 +17,6 @@ PHRASES = Path(__file__).parent / "data" / "private_phrases.txt"
 FOLDERS = ["assets", "docs", "readers", "research", "scripts", "spacy_tener", "tests"]
 # The changelog and the results describe earlier versions. Chinese pages have a vocabulary of their own.
 EXCLUDED = ["CHANGELOG.md", "README.zh.md", "docs/zh", "research/results", "readers/js/node_modules"]
-# Folders and files that are not rewritten yet. If you rewrite one of them, remove it from this list. Don't add entries.
-NOT_REWRITTEN = [
-    "docs",
-]
 # Phrase -> files in which it is right.
 ALLOWED = {
     "(?<!_)slots?": ["CONTRIBUTING.md"],
@@ -42,8 +38,7 @@ def find_files() -> Iterator[str]:
     for path in [*ROOT.glob("*.*"), *(path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.*")))]:
         name = path.relative_to(ROOT)
         is_excluded = any(str(parent) in EXCLUDED for parent in [name, *name.parents])
-        is_old = str(name) in NOT_REWRITTEN or str(name.parent) in NOT_REWRITTEN
-        if path.suffix in PROSE and not is_excluded and not is_old:
+        if path.suffix in PROSE and not is_excluded:
             yield name.as_posix()
 
 
