@@ -79,7 +79,7 @@ def add_requirements(nlp: Language, *, replaced: Collection[str] = ()) -> None:
 
 
 def requirements() -> Callable[[Language], None]:
-    """Create a callback that adds the requirements of all components to the pipeline's meta.
+    """Create a callback that adds the required packages of all components to the pipeline's `meta.json`.
 
     Registered as `spacy_tener.Requirements.v1`. `tener_ner` adds its requirements without this callback. Set it as
     `[initialize.after_init]` if another component, such as spaCy's `ner`, uses an encoder from this package.

@@ -46,8 +46,8 @@ def build_char_embed(
 ) -> EmbedModel:
     """Create an embedder that concatenates token embeddings and bigram embeddings.
 
-    Registered as `spacy_tener.CharEmbed.v1`. Use it if the tokens are characters, as in a Chinese pipeline, or in any
-    pipeline with `view = "characters"`. A bigram consists of a token and the next token.
+    Registered as `spacy_tener.CharEmbed.v1`. Use this embedder if the tokens are characters, as in a Chinese pipeline,
+    or if the pipeline has `view = "characters"`. A bigram is a pair of adjacent tokens.
 
     width (int): Token embedding width.
     bigram_width (int): Bigram embedding width. 0 for no bigrams.

@@ -226,15 +226,15 @@ def build_radical_embed(
 ) -> EmbedModel:
     """Create an embedder with a CNN over the radicals of the characters in a token, such as 氵 and 工 for 江.
 
-    Registered as `spacy_tener.RadicalEmbed.v1`. It implements the radical-level embedding of MECT (Wu et al., 2021,
-    https://arxiv.org/abs/2107.05418, section 4.1): a CNN, max pooling and a linear layer. Use
+    Registered as `spacy_tener.RadicalEmbed.v1`. The embedder implements the radical-level embedding of MECT (Wu et al.,
+    2021, https://arxiv.org/abs/2107.05418, section 4.1): a CNN, max pooling and a linear layer. Use
     `spacy_tener.JoinEmbed.v1` to combine it with another embedder, such as `spacy_tener.CharEmbed.v1`.
 
-    Characters that are not in the dictionary, such as Latin letters and digits, are their own radical. A radical has
+    A character that is not in the dictionary, such as a Latin letter or a digit, is its own radical. A radical has
     its own embedding if it occurs in the training data. All other radicals share the embedding for unknown radicals.
     If a token has more than 64 characters, only the first 32 and the last 32 are used.
 
-    The embedder's parameter names start with `radicals`. To set the learning rate multiplier, use
+    The embedder's parameter names start with `radicals`. To train the parameters with 1.3 times the learning rate, use
     `rates = {"radicals.*": 1.3}` in `spacy_tener.SGD.v1`.
 
     source (Optional[Callable[[], Structures]]): Function that loads the dictionary of radicals:

@@ -32,7 +32,7 @@ _PARTS_OF_SPEECH = (
 def build_segment_embed(
     width: PositiveInt = 32, dropout: Probability = 0.3, word_dropout: Probability = 0.01
 ) -> EmbedModel:
-    """Create an embedder for the word boundaries and parts of speech that jieba's word segmentation assigns.
+    """Create an embedder for the word boundaries and part-of-speech tags that the segmenter jieba assigns.
 
     Registered as `spacy_tener.SegmentEmbed.v1`. A token's feature consists of its position in the word (B, I, E, S) and
     the word's part of speech. For example, the first character of a place name has the feature `B-ns`. There are about

@@ -42,8 +42,9 @@ def build_char_cnn(
 ) -> EmbedModel:
     """Create an embedder with a CNN over a token's characters, followed by max pooling and a linear layer.
 
-    Registered as `spacy_tener.CharCNN.v1`. The TENER paper compares this CNN with its character encoder (Yan et al.,
-    2019, section 4.4). The defaults are from the paper. With them, the CNN and the linear layer have 3,660 parameters.
+    Registered as `spacy_tener.CharCNN.v1`. The TENER paper (Yan et al., 2019, section 4.4) compares this CNN with
+    TENER's own character encoder. The defaults are from the paper. With these defaults, the CNN and the linear layer
+    have 3,660 parameters.
 
     A character has its own embedding if it occurs in the training data. All other characters share the embedding of the
     unknown character. Characters are case-sensitive. If a token has more than 64 characters, only the first 32 and the

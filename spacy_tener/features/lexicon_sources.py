@@ -148,7 +148,7 @@ def _read_word_list(path: Path, tag: str | None, min_frequency: int, max_length:
 
 
 def vectors_lexicon(path: str | Path) -> LexiconSource:
-    """Create a callback that loads a lexicon from the strings of pretrained vectors. Each word then has a vector.
+    """Create a callback that loads the vocabulary of pretrained vectors as a lexicon, so that every word has a vector.
 
     Registered as `spacy_tener.VectorsLexicon.v1`. Only strings with 2 to 10 characters are used.
 
@@ -172,7 +172,7 @@ def _read_vectors_lexicon(path: str | Path) -> Lexicon:
 
 
 def joined_lexicon(*sources: LexiconSource) -> LexiconSource:
-    """Create a callback that merges several lexicons. If a word is in several lexicons, the first tag is used.
+    """Create a callback that merges several lexicons. Each word keeps the tag from the first lexicon that contains it.
 
     Registered as `spacy_tener.JoinedLexicon.v1`.
 

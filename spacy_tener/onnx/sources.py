@@ -61,7 +61,8 @@ def onnx_encoder(
 
     Registered as `spacy_tener.OnnxEncoder.v1`. Use it as `encoder` in `spacy_tener.OnnxEmbed.v1`. The ONNX graph can be
     quantized. The encoder's own tokenizer splits the text into subword tokens, independently of spaCy's tokens. A
-    token's features are computed from the subword tokens that overlap with the token. They are 0 if there are none.
+    token's features are computed from the subword tokens that overlap with the token. If no subword token overlaps with
+    the token, its features are 0.
 
     path (Optional[Union[str, Path]]): The ONNX file, which must contain all weights.
     vocabulary (Optional[Union[str, Path]]): A `tokenizer.json` from the library tokenizers. For encoders whose input is

@@ -162,10 +162,10 @@ def build_mect(
     """Construct the MECT model: a cross-transformer over characters, lexicon words and radicals.
 
     Registered as `spacy_tener.MECT.v1`. The model is described in section 4 of Wu et al. (2021,
-    https://arxiv.org/abs/2107.05418). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The model has two
-    streams: one for characters and words, and one for the characters' radicals. In the cross-attention, each stream
-    computes its queries from the other stream. The two outputs are concatenated. The default sizes are taken from the
-    authors' code for the Weibo corpus.
+    https://arxiv.org/abs/2107.05418). `spacy_tener.CRFTagger.v1` adds the paper's CRF. One stream of the model encodes
+    the characters and words, and the other stream encodes the characters' radicals. In the cross-attention, the queries
+    of each stream are computed from the other stream. The outputs of both streams are concatenated. The default sizes
+    are taken from the authors' code for the Weibo corpus.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.

@@ -63,7 +63,7 @@ def build_gated_relation_encoder(
     relation: Literal["gated"] | Callable[..., Any] | None = "gated",
     dropout: Probability = 0.5,
 ) -> RaggedModel:
-    """Construct the encoder of a gated relation network, to combine with any embedding layer.
+    """Construct the encoder of a gated relation network (GRN), which you can combine with any embedding layer.
 
     Registered as `spacy_tener.GatedRelationEncoder.v1`. See `spacy_tener.GRN.v1` for the complete model.
 

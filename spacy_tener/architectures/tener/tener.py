@@ -148,9 +148,9 @@ def build_char_transformer(
 
     Registered as `spacy_tener.CharTransformer.v1`. Max pooling and a linear layer reduce the characters to one vector
     per token. See sections 3.1 and 4.4 of Yan et al. (2019, https://arxiv.org/abs/1911.04474). The defaults are those
-    in the paper's supplement (6.1). The supplement's parameter counts are reproduced, too: 6,600, or 8,460 with
-    `adapted = false`, not including the character embeddings. Unknown characters and long tokens are treated as in
-    `spacy_tener.CharCNN.v1`.
+    in the paper's supplement (section 6.1). With these defaults, the embedder has 6,600 parameters, or 8,460 with
+    `adapted = false`, as stated in the supplement. The character embeddings are not counted. Unknown characters and
+    long tokens are treated as in `spacy_tener.CharCNN.v1`.
 
     adapted (bool): If True, use TENER's adapted attention. If False, use vanilla attention.
     heads (int): Number of attention heads. Must divide `char_width`.

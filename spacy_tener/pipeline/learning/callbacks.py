@@ -79,8 +79,7 @@ def mixed_corpus(
     weights: dict[str, float] | None = None,
     repeat: dict[str, int] | None = None,
 ) -> ReadExamples:
-    """Create a corpus reader that combines other readers. It yields all examples from one reader, then all from the
-    next.
+    """Create a corpus reader that yields the examples of several corpus readers, one reader after another.
 
     For example, combine a small gold-standard corpus with a large silver-standard corpus that has a lower weight. spaCy
     shuffles the examples in each epoch.
