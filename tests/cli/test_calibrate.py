@@ -58,7 +58,7 @@ def test_temperature_is_saved_and_calibration_error_reported(model, data, tmp_pa
     code, output = calibrate(model, data(), "-o", model, "--force", "--test", data("test"))
     assert code == 0, output
     assert "120 entities predicted, 100 correct" in output
-    assert "The temperature is uncertain: only 100 predictions are right, 20 wrong" in output
+    assert "The temperature is uncertain, because only 100 predictions are correct and 20 are wrong" in output
     worse, better = re.search(r"before ([\d. ]+) after ([\d. ]+)", output).groups()
     assert float(better.split()[0]) < float(worse.split()[0])
     after = files(model)
@@ -79,7 +79,7 @@ def test_calibration_removes_existing_threshold(model, data):
     path.write_text(json.dumps({**cfg_of(model), "threshold": 0.99}), encoding="utf8")
     code, output = calibrate(model, data(), "-o", model, "--force")
     assert code == 0, output
-    assert "The thresholds are removed" in output
+    assert "The existing thresholds were removed" in output
     assert cfg_of(model)["threshold"] == 0.0
     assert len(spacy.load(model)(TEXT).ents) == 2
 

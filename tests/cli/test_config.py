@@ -420,7 +420,7 @@ def test_overlay_for_other_language_warns(arguments: list[str], warning: str, tm
     status, _, messages = run(*arguments, "--output", tmp_path / "out.cfg")
     assert status == 0
     assert warning in " ".join(messages.split())
-    assert bool(warning) == ("Leave out the overlays" in " ".join(messages.split()))
+    assert bool(warning) == ("Remove the overlays" in " ".join(messages.split()))
 
 
 def test_command_without_arguments_lists_systems() -> None:
@@ -521,10 +521,10 @@ def test_corpus_sets_schedule_of_named_config(german_corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["weibo", "--lang", "de"], "--lang: weibo is the config"),
-        (["weibo", "--optimize", "accuracy"], "--optimize: weibo is the config"),
-        (["--lang", "de", "--dev", "dev.spacy"], "--dev: the training texts determine the number of steps"),
-        (["--optimize", "accuracy"], "--optimize: there is no config to compose"),
+        (["weibo", "--lang", "de"], "--lang: used only to choose a config, but the config weibo is already given"),
+        (["weibo", "--optimize", "accuracy"], "--optimize: used only to choose a config"),
+        (["--lang", "de", "--dev", "dev.spacy"], "--dev: used only with --train"),
+        (["--optimize", "accuracy"], "--optimize: no config is created without BASE"),
         (["--lang", "xy"], "spaCy has no tokenizer for the language 'xy'"),
         (["--train", "missing.spacy"], "missing.spacy: cannot be read"),
     ],
@@ -540,4 +540,4 @@ def test_unknown_language_needs_option(tmp_path: Path) -> None:
     train = save_docs(tmp_path / "train.spacy", annotated("Анна живёт в Москве", [(0, 4, "PER")], lang="ru"))
     code, _, messages = run("--train", train)
     assert code == 2
-    assert "Set it, for example with --lang ja." in messages
+    assert "Set the language, for example with --lang ja." in messages

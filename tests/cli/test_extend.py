@@ -116,8 +116,8 @@ def test_training_docs_record_annotated_labels(
         (NEW, ["--labels", "VERB,NOUN"], "no entity in the new texts has the label NOUN"),
         (NEW, ["--rename", "NONE=A"], "has no label NONE to rename Use one of: "),
         (NEW, ["--rename", "PER=ORG"], "two labels of"),
-        (NEW, ["--rename", "PER"], "--rename PER: not two labels"),
-        (NEW, ["--rename", "PER= "], "--rename PER=: not two labels"),
+        (NEW, ["--rename", "PER"], "--rename PER: two labels are required"),
+        (NEW, ["--rename", "PER= "], "--rename PER=: two labels are required"),
     ],
 )
 def test_unsuitable_texts_or_options_raise_error(

@@ -223,7 +223,7 @@ def test_review_scores_predictions_of_all_folds(tmp_path: Path, config: Path, tr
     )  # fmt: skip
     assert (code, sorted(trained)) == (0, ["1", "1", "1", "2", "2", "2"]), text
     assert "Cross-validated" in text
-    assert "training texts changed F1 by" in text
+    assert "texts changed F1 by" in text
     written = json.loads((out / "scores.json").read_text(encoding="utf8"))
     docs = list(read_docs(tmp_path / "train.spacy"))
     folds = assign_folds(docs, 2)
@@ -323,8 +323,11 @@ def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     mismatched = {**record, "text": "不在", "doc": 0}
     (tmp_path / "d.json").write_text(json.dumps([record, mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
-    assert (code, "1 decision applied, 0 without a change" in text) == (0, True)
-    assert "Decisions that don't match the corpus, left out: 1 '不在': the corpus has no such text" in text
+    assert (code, "1 correction applied, 0 existing annotations confirmed" in text) == (0, True)
+    assert (
+        "Skipped decisions, because their text or entity was not found in the corpus: 1 '不在': the corpus has no "
+        "such text" in text
+    )
     corrected = list(read_docs(tmp_path / "m.spacy"))
     assert [doc.to_json() for i, doc in enumerate(corrected) if i != number] == [
         doc.to_json() for i, doc in enumerate(docs) if i != number
@@ -332,7 +335,7 @@ def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     assert [ent.label_ for ent in corrected[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
     # Applying the decisions again changes nothing.
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
-    assert "0 decisions applied, 1 without a change" in text
+    assert "0 corrections applied, 1 existing annotations confirmed" in text
     assert (tmp_path / "n.spacy").read_bytes() == (tmp_path / "m.spacy").read_bytes()
     (tmp_path / "d.json").write_text(json.dumps([mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")

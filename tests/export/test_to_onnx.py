@@ -171,7 +171,7 @@ def test_trim_command_converts_and_compares(tiny, tmp_path):
     invalid_arguments = [
         ("Convert its transformer by --onnx", *arguments[:2], "-o", tmp_path / "newer"),
         ("exists already", *arguments, "-o", tmp_path / "new"),
-        ("--half: --onnx keeps all rows", *arguments, "-o", tmp_path / "newer", "--half"),
+        ("--half: has no effect with --onnx", *arguments, "-o", tmp_path / "newer", "--half"),
         ("The pipeline has no transformer", tmp_path / "new", *arguments[1:], "-o", tmp_path / "newer"),
     ]
     for message, *words in invalid_arguments:
