@@ -245,11 +245,11 @@ PACKED = Lexicon(["中国", "𠀀 b", "New\nYork"], ["", "ns", "人名"]).to_byt
     ],
 )
 def test_damaged_bytes_raise_error(data: bytes) -> None:
-    with pytest.raises(ValueError, match=rf"These {len(data)} bytes are no lexicon"):
+    with pytest.raises(ValueError, match=rf"These {len(data)} bytes\) is not a saved lexicon"):
         Lexicon.from_bytes(data)
 
 
 @pytest.mark.parametrize("tag", ["\ud800", "n\0"])
 def test_unserializable_tag_raises_error(tag):
-    with pytest.raises(UserError, match=r"tag .* of a lexicon's word cannot be saved"):
+    with pytest.raises(UserError, match=r"tag .* of a word in the lexicon cannot be saved"):
         Lexicon(["中国"], [tag])
