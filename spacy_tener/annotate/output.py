@@ -53,7 +53,7 @@ class AnnotationJob:
     def __post_init__(self) -> None:
         check_choice("output format", self.format, OUTPUTS)
         if self.processes < 1:
-            raise UserError(f"processes = {self.processes}", "Use 1 or more processes.")
+            raise UserError(f"processes must be at least 1, got {self.processes}", "Use a larger number.")
         if PARQUET in (self.format, *(source.format for source in self.sources)):
             try:
                 import pyarrow  # noqa: F401
@@ -141,7 +141,9 @@ def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
     first = next(parts, None)
     if first is None:
         names = ", ".join(source.address for source in job.sources[:3])
-        raise UserError(f"{names}: no texts were found", "Use files with one text on each line, or with a column of texts.")
+        raise UserError(
+            f"{names}: no texts were found", "Use files with one text on each line, or with a column of texts."
+        )
     columns = first.columns
     settings.check_columns(columns)
     if settings.text not in columns:

@@ -33,7 +33,7 @@ WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED = 130  # Exit status of a command that the user stopped with Ctrl-C. Shells use the same number.
 OVERWRITE = "Choose another path, or add --force to overwrite it."
-_RESTORE = "Restore it from a backup, or train the pipeline again."
+_RESTORE = "Restore the file from a backup, or train the pipeline again."
 _SHOWN = 10
 
 

@@ -98,7 +98,7 @@ def evaluate_cli(
             "Two output files have the same path", "Choose another --output, --page or --displacy-path."
         )
     if explained and page is None:
-        raise CommandLineError("--explain: requires a page of errors", "Add --page errors.html.")
+        raise CommandLineError("--explain: requires --page", "Add --page errors.html.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     for pipe in () if entity_finders(nlp) else spancat_pipes(nlp).values():

@@ -61,7 +61,7 @@ def export_cli(
     onnxruntime-web`.
     """
     if output is None and page is None:
-        raise CommandLineError("There is no output", "Add --output or --page.")
+        raise CommandLineError("No output path was given", "Add --output or --page.")
     if page is None:
         refuse_options(ctx, ["wasm"], "used only with --page", "Add --page, or remove {options}.")
     if page and page.suffix != ".html":

@@ -268,5 +268,5 @@ def _write_review(
         summary = f"The page shows {pluralize(len(shown), 'suspected error')} in the highest ranked texts, of {summary}"
     unknown = sum(doc.unknown for doc in reviewed)
     if unknown:
-        msg.warn(f"Entities left out: {unknown:,}", "The model was trained without their label.")
+        msg.warn(f"Skipped entities: {unknown:,}", "The model was not trained on their labels.")
     msg.good(f"{output / PAGE}: {summary}")

@@ -63,7 +63,8 @@ def serve_cli(
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
         raise UserError(
-            f"Serving requires {error.name}", install("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
+            f"Serving requires {error.name}",
+            f"Run `{install('fastapi', 'httptools', 'prometheus_client', 'uvicorn', 'uvloop')}`.",
         ) from error
     with command_line_errors():
         named, origins = _parse_models(models), check_origins(allow_origin or ())

@@ -80,7 +80,7 @@ def test_incomplete_config_raises_error(tmp_path: Path) -> None:
     (tmp_path / "part.cfg").write_text("[training]\nmax_steps = 3\n")
     ran = CommandResult("tener", "debug-data", tmp_path / "part.cfg")
     assert "no section [nlp]" in ran.text
-    assert "Use a complete config" in ran.text
+    assert "Use a complete training config" in ran.text
 
 
 @pytest.mark.parametrize(

@@ -99,11 +99,11 @@ def test_counts_per_document_are_written_on_single_line(model: Path, data: Path,
 def test_missing_package_is_reported_without_traceback(
     model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = MissingPackageError("Texts need rjieba, which is not installed", "Install it by `pip install x`.")
+    missing = MissingPackageError("Texts need rjieba, which is not installed", "Install it with `pip install x`.")
     monkeypatch.setattr(spacy, "load", Mock(side_effect=missing))
     code, text = evaluate(model, data)
     assert code == 1
-    assert text.strip().endswith("Texts need rjieba, which is not installed Install it by `pip install x`.")
+    assert text.strip().endswith("Texts need rjieba, which is not installed Install it with `pip install x`.")
     assert "Traceback" not in text
 
 

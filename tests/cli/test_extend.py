@@ -106,12 +106,12 @@ def test_training_docs_record_annotated_labels(
         (
             [*NEW, ("北京", [(0, 2, "CITY")])],
             ["--labels", "VERB"],
-            "the new texts have other labels than VERB: CITY Add them",
+            "the new texts also have labels other than VERB: CITY Add these labels",
         ),
         (
             [*NEW, (TEXT, [(0, 3, "PER")])],
             ["--rename", "PER=NAME", "--labels", "VERB"],
-            "other labels than VERB: PER Add them",
+            "labels other than VERB: PER Add these labels",
         ),
         (NEW, ["--labels", "VERB,NOUN"], "no entity in the new texts has the label NOUN"),
         (NEW, ["--rename", "NONE=A"], "has no label NONE to rename Use one of: "),

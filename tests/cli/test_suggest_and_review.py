@@ -265,7 +265,7 @@ def test_review_resumes_and_rejects_changed_settings(tmp_path: Path, config: Pat
 def test_review_with_trained_pipeline_recommends_config(tmp_path: Path, model: Path) -> None:
     write_corpus(tmp_path / "gold.spacy", 4)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out")
-    assert (code, "use a config instead" in text) == (0, True)
+    assert (code, "use its config instead" in text) == (0, True)
     assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
     suspicions = [record["suspicion"] for record in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
@@ -288,7 +288,7 @@ def test_review_limit_is_reported(tmp_path: Path, model: Path) -> None:
 def test_config_with_other_training_corpus_raises_error(tmp_path: Path, config: Path, trained: list[str]) -> None:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     code, text = call(*command, "--set", f"corpora.train.path={tmp_path / 'train.spacy'}")
-    assert (code, "The training corpus of the config has another path" in text, trained) == (1, True, []), text
+    assert (code, "The training corpus of the config does not use paths.train" in text, trained) == (1, True, []), text
 
 
 def test_folds_are_deterministic_and_group_duplicate_texts() -> None:
@@ -305,7 +305,7 @@ def test_folds_are_deterministic_and_group_duplicate_texts() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "fix"),
-    [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more Docs.")],
+    [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more texts.")],
 )
 def test_fewer_texts_than_folds_raise_error(texts: list[str], fix: str) -> None:
     with pytest.raises(UserError, match=fix):
@@ -340,7 +340,7 @@ def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     (tmp_path / "d.json").write_text(json.dumps([mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")
     assert code == 1
-    assert "no decision fits" in text
+    assert "no decision can be applied to" in text
     assert "The decisions are about another corpus: gold.spacy." in text
     assert not (tmp_path / "o.spacy").exists()
 
@@ -368,4 +368,4 @@ def test_invalid_decision_file_raises_error(tmp_path: Path, content: str) -> Non
     write_corpus(tmp_path / "gold.spacy")
     (tmp_path / "d.json").write_text(content, encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
-    assert (code, "d.json: is not a file of decisions" in text) == (1, True)
+    assert (code, "d.json: is not a JSON file of decisions" in text) == (1, True)

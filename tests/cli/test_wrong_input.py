@@ -87,7 +87,7 @@ WRONG_INPUT = [
     ("convert missing.txt -o {new}", "missing.txt"),
     ("convert empty.txt -o {new}", "empty.txt"),
     ("convert bad.txt -o {new}", "✘ bad.txt:2: 'B-' is not a tag A tag is O"),
-    ("convert tokens.jsonl -o {new}", "tokens.jsonl:1: tag 1 has no name: 0 names given"),
+    ("convert tokens.jsonl -o {new}", "tokens.jsonl:1: tag 1 has no name (0 names given)"),
     ("convert gold.spacy -o {new}", "gold.spacy: is a .spacy file already"),
     ("convert text.txt text.txt -o {new}", "would be written to"),
     ("evaluate nope gold.spacy", "Can't find model 'nope'"),
@@ -122,7 +122,10 @@ WRONG_INPUT = [
     ("serve blank", "blank has no component that finds entities Use a pipeline with a trained tener_ner."),
     ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
     ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
-    ("review sample gold.spacy -o {new}", "which does not exist Pass texts to select the best model: --dev dev.spacy"),
+    (
+        "review sample gold.spacy -o {new}",
+        "which does not exist Set a development set to select the best model, for example --dev dev.spacy.",
+    ),
     ("review --apply nope.json gold.spacy -o {new}.spacy", "nope.json: cannot be read: No such file or directory"),
     ("evaluate model nope.spacy", "nope.spacy: cannot be read: No such file or directory"),
     ("calibrate model nope.spacy -o {new}", "nope.spacy: cannot be read: No such file or directory"),
@@ -147,7 +150,7 @@ WRONG_COMMAND_LINE = [
     ("convert text.txt -o {new} --overlap first", "'first' is not one of"),
     ("convert text.txt -o {new} --lang qqq", "spaCy has no tokenizer for the language 'qqq'"),
     ("evaluate model", "Missing argument"),
-    ("evaluate model gold.spacy --explain 3", "--explain: requires a page of errors"),
+    ("evaluate model gold.spacy --explain 3", "--explain: requires --page"),
     ("explain model text.txt -o page.docx", "page.docx: unknown format"),
     ("review model -o {new}", "There is no annotation to review"),
     (
@@ -238,15 +241,15 @@ def set_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | N
     return set_number
 
 
-CHOOSE = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
+CHOOSE = "Choose a GPU that `nvidia-smi -L` lists. To use the CPU, remove --gpu-id."
 
 
 @pytest.mark.parametrize(
     ("number", "message"),
     [
-        (None, 'CuPy is not installed pip install "cupy-cuda12x[ctk]", or cupy-cuda13x for CUDA 13;'),
+        (None, 'CuPy is not installed Run `pip install "cupy-cuda12x[ctk]"`, or install cupy-cuda13x for CUDA 13.'),
         (0, f"there is no GPU {CHOOSE}"),
-        (1, f"the only one is 0 {CHOOSE}"),
+        (1, f"the only GPU is 0 {CHOOSE}"),
         (3, f"the last GPU is 2 {CHOOSE}"),
     ],
 )
