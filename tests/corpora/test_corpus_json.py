@@ -330,7 +330,7 @@ def test_label_studio_texts_can_be_specified(tmp_path: Path) -> None:
     # Texts with annotated regions are also read. If no task contains any of the given keys, an error is raised.
     reader = reader_of(tmp_path, records, texts=("url",))
     assert [(text.text, len(text.spans)) for text in reader] == [("x", 0), ("高勇", 1), ("x", 0)]
-    with pytest.raises(CorpusError, match="'data' contains none of the texts titel, but"):
+    with pytest.raises(CorpusError, match="'data' contains none of the keys titel; the keys"):
         list(reader_of(tmp_path, records, texts=("titel",)))
 
 

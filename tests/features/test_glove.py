@@ -58,7 +58,7 @@ def test_damaged_or_missing_file_raises_error(folder: Path, name: str) -> None:
 
 
 def test_width_mismatch_raises_error(folder: Path) -> None:
-    with pytest.raises(UserError, match="GloVe 6B: vectors of width 4, but width 100 is wanted"):
+    with pytest.raises(UserError, match="GloVe 6B: the vectors have the width 4, but the config requires 100"):
         read_vectors(glove(folder), width=100)
 
 

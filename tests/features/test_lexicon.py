@@ -218,7 +218,7 @@ def test_pickle_loads_without_registered_lexicon(monkeypatch: pytest.MonkeyPatch
 
 def test_too_many_words_raise_error(monkeypatch):
     monkeypatch.setattr("spacy_tener.features.lexicon.MAX_LEXICON_WORDS", 100)
-    with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
+    with pytest.raises(ValueError, match=r"more than 100 words\. Use fewer"):
         Lexicon(f"词{number}" for number in itertools.count())
     with pytest.raises(ValueError, match="more than 100 words"):
         Lexicon(f"词{number}" for number in range(101))

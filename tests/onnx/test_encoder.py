@@ -177,14 +177,14 @@ def test_invalid_settings_raise_error(tmp_path):
         lambda: onnx_encoder(path, inputs={"ids": "other"})(), "no input 'other'", "input_ids, attention_mask"
     )
     assert_raises(lambda: onnx_encoder(path, inputs={"idx": "input_ids"})(), "'idx'", "ids, mask, types, lengths")
-    assert_raises(lambda: onnx_encoder(path, inputs={"ids": "input_ids"})(), "unclear", "attention_mask")
+    assert_raises(lambda: onnx_encoder(path, inputs={"ids": "input_ids"})(), "unknown", "attention_mask")
     assert_raises(
         lambda: onnx_encoder(path, outputs=["count"])().width, "'count' has the shape (1, 1, 1) for an input of (1, 2)"
     )
     bare = tmp_path / "bare" / "encoder.onnx"
     bare.parent.mkdir()
     bare.write_bytes(path.read_bytes())
-    assert_raises(lambda: onnx_encoder(bare)(), "no tokenizer.json or vocab.txt beside it")
+    assert_raises(lambda: onnx_encoder(bare)(), "no tokenizer.json or vocab.txt in its directory")
     (bare.parent / "vocab.txt").write_text("一\n二\n", encoding="utf8")
     assert_raises(lambda: onnx_encoder(bare)(), "vocab.txt", "[UNK]")
     (bare.parent / "vocab.txt").write_text("[UNK]\n#\n##\n一\n##ing\n", encoding="utf8")
