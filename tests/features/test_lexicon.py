@@ -245,7 +245,7 @@ PACKED = Lexicon(["中国", "𠀀 b", "New\nYork"], ["", "ns", "人名"]).to_byt
     ],
 )
 def test_damaged_bytes_raise_error(data: bytes) -> None:
-    with pytest.raises(ValueError, match=rf"These {len(data)} bytes\) is not a saved lexicon"):
+    with pytest.raises(ValueError, match=rf"The data \({len(data)} bytes\) is not a saved lexicon"):
         Lexicon.from_bytes(data)
 
 

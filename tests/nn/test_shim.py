@@ -403,7 +403,7 @@ def build_linear(*, nI, nO):
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["own.weight", "other"], "contain 'other'"), (["other"], "lack 'own.weight'")],
+    [(["own.weight", "other"], "contain 'other'"), (["other"], "do not contain 'own.weight'")],
     ids=["too many", "others"],
 )
 def test_wrong_weight_names_raise_error_without_torch(names, message):
