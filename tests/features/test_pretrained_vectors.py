@@ -127,7 +127,7 @@ def test_key_without_string_is_skipped_with_warning(tmp_path: Path) -> None:
 
 
 def test_directory_without_vectors_raises_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"without spaCy vectors.*spacy init vectors"):
+    with pytest.raises(ValueError, match=r"contains no spaCy vectors.*spacy init vectors"):
         read_vectors(tmp_path)
 
 

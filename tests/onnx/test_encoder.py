@@ -224,7 +224,7 @@ def test_missing_or_old_onnxruntime_raises_error(tmp_path, monkeypatch):
     assert_raises(onnx_encoder(path), "onnxruntime, which is not installed", "pip install")
     monkeypatch.undo()
     monkeypatch.setattr("onnxruntime.__version__", "1.9.0")
-    assert_raises(onnx_encoder(path), "needs onnxruntime>=1.19; this is 1.9.0")
+    assert_raises(onnx_encoder(path), "needs onnxruntime>=1.19, but 1.9.0 is installed")
 
 
 def test_missing_tokenizers_package_raises_error(tmp_path, monkeypatch):
