@@ -206,7 +206,7 @@ def test_graph_input_is_found_by_shape_or_name(tmp_path):
 
 def test_vocabulary_size_mismatch_raises_error(tmp_path):
     path = save(tmp_path, mean_encoder(rows=len(VOCABULARY) - 1))
-    assert_raises(onnx_encoder(path), "cannot encode a text", f"id of the vocabulary, {len(VOCABULARY) - 1}")
+    assert_raises(onnx_encoder(path), "cannot encode a text", f"ID of the vocabulary, {len(VOCABULARY) - 1}")
 
 
 def test_unsupported_opset_or_operator_raises_error(tmp_path):
