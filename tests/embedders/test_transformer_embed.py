@@ -415,7 +415,7 @@ def test_invalid_frozen_layers_raise_error(tmp_path):
         build_transformer_embed(tmp_path, frozen=True, frozen_layers=1)
     with pytest.raises(ValueError, match=r"layers must not be lower than frozen_layers \(2\)"):
         build_transformer_embed(tmp_path, frozen_layers=2, layers=[1, 2])
-    with pytest.raises(UserError, match="frozen_layers must be below 2"):
+    with pytest.raises(UserError, match="frozen_layers must be less than 2"):
         embedder(save_tiny_transformer(tmp_path / "bert"), frozen_layers=2)
     path = save_tiny_transformer(tmp_path / "three", num_hidden_layers=3)
     with pytest.raises(UserError, match="the last 3 of 3 layers are used, but the first 2 layers are frozen"):
