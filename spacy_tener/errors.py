@@ -90,7 +90,9 @@ def check_package(name: str, needed: str, fix: str = "") -> Path:
     """
     spec = find_spec(name)
     if spec is None or spec.origin is None:
-        raise MissingPackageError(f"{needed} the package {name}, which is not installed", fix or install(name))
+        raise MissingPackageError(
+            f"{needed} the package {name}, which is not installed", fix or f"Run `{install(name)}`."
+        )
     return Path(spec.origin).parent
 
 
@@ -131,7 +133,7 @@ def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
 
 _OTHER_CONFIG = (
     "The weights belong to another config, or a file is damaged. Load the weights with the config.cfg that was saved "
-    "with them. If it is the right config, restore the files from a backup."
+    "with them. If this config is the right one, restore the files from a backup."
 )
 
 
@@ -157,12 +159,15 @@ def wrap_load_errors(name: str, source: str) -> Iterator[None]:
     except MissingPackageError as error:
         raise MissingPackageError(f"{what}: {error.reason}", error.fix) from error
     except ImportError as error:
-        raise ImportError(f"{what}: {reason_of(error)}. Install the missing package, then load again.") from error
+        raise ImportError(
+            f"{what}: {reason_of(error)}. Install the missing package, then load the pipeline again."
+        ) from error
     except Exception as error:
         # Compare the name of torch.OutOfMemoryError, since torch may not be installed.
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             raise MemoryError(
-                f"{what}: {reason_of(error)}. There is not enough memory. End other programs that use it, or load the "
+                f"{what}: {reason_of(error)}. There is not enough memory. Close other programs that use memory, "
+                "or load the "
                 "pipeline on the CPU, with spacy.require_cpu() before spacy.load()."
             ) from error
         if isinstance(error, RuntimeError):  # raised by torch for device errors and for weights with wrong shapes

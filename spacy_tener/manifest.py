@@ -124,7 +124,7 @@ class Manifest:
         start = time.monotonic()
         path = self.folder / NAME
         if self._written_contents and (not path.exists() or path.read_bytes() not in self._written_contents):
-            fix = "Stop one of the two processes, then run the command again. It keeps the finished parts."
+            fix = "Stop one of the two processes, then run the command again. Finished parts are kept."
             raise UserError("Another process writes to the output", fix)
         data = {"made_of": self.made_of, "versions": self.versions, "parts": dict(sorted(self.parts.items()))}
         content = f"{json.dumps(data, indent=1)}\n".encode()

@@ -85,7 +85,9 @@ class TagLayout:
         RETURNS (IntArray): The new id of each tag. *Shape:* (tags,)
         """
         if larger.n_labels < self.n_labels:
-            raise ValueError(f"a layout of {self.n_labels} entity types does not fit into one of {larger.n_labels}")
+            raise ValueError(
+                f"a tag layout for {self.n_labels} entity types does not fit into a layout for {larger.n_labels}"
+            )
         types = np.arange(self.n_labels)
         starts = [block.start for block in (larger.begin, larger.single, larger.end, larger.inside)]
         blocks = [start + types for start in starts]

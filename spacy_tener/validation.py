@@ -41,7 +41,7 @@ class SettingError(ValueError):
 def _check_odd(value: int) -> int:
     """Raise a SettingError if the number is even."""
     if value % 2 == 0:
-        raise SettingError("must be odd, so that it has a middle")
+        raise SettingError("must be odd, so that there is a central position")
     return value
 
 
@@ -114,4 +114,6 @@ def check_window(window: int, overlap: int) -> None:
     """
     minimum = 2 * overlap + 16
     if window < minimum:
-        raise SettingError(f"window must be at least {minimum}, twice the overlap and 16 pieces; got {window}")
+        raise SettingError(
+            f"window must be at least {minimum} (twice the overlap plus 16 subword tokens); got {window}"
+        )

@@ -118,6 +118,6 @@ def check(folder: Path, name: str, data: bytes, options: CorpusOptions) -> Conve
     if isinstance(result, ConversionReport):
         check_counts(result, count(name, data.decode(options.encoding), result))
     else:
-        is_empty = "there is no annotated sentence" in str(result)
+        is_empty = "contains no annotated sentence" in str(result)
         assert is_empty or re.search(rf"{re.escape(path.name)}:\d+: ", str(result)), str(result)
     return result

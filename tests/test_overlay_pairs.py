@@ -23,7 +23,7 @@ pytestmark = pytest.mark.integration
 
 NAMES = names_in(OVERLAYS)
 ORDER = re.compile(r"Use them in the order (\S+) (\S+)\.")
-WITHOUT = re.compile(r"They work in no order\. Leave out (\S+)(?: or (\S+))?\.")
+WITHOUT = re.compile(r"These overlays cannot be combined in any order\. Remove (\S+)(?: or (\S+))?\.")
 
 
 def check_functions(config: Config) -> Config:

@@ -82,7 +82,7 @@ class Annotator:
         check_finders(nlp)
         if probability and not crf_pipes(nlp) and not spancat_pipes(nlp):
             reason = "The pipeline computes no probabilities, because it has neither a tener_ner nor a spancat"
-            raise UserError(reason, "Annotate without probabilities.")
+            raise UserError(reason, "Remove --probability, or use a pipeline with one of these components.")
         self._nlp, self._task = nlp, entity_task(nlp, probability=probability)
 
     @overload

@@ -57,7 +57,7 @@ class AnnotateSettings:
         """
         duplicates = [name for name, count in Counter(names).items() if count > 1]
         if duplicates:
-            fix = "Rename the columns, so that all names differ."
+            fix = "Give each column a different name."
             raise UserError(f"The records have several columns named {', '.join(duplicates)}", fix)
         existing = [name for name in (*self.added, *others) if name in names]
         if existing:

@@ -134,7 +134,7 @@ def _processes(job: AnnotationJob) -> Iterator[Executor]:
         yield pool
     except BrokenProcessPool as error:
         reason = "A process was killed, probably because the system ran out of memory"
-        raise UserError(reason, "Resume by running the same command with fewer --processes.") from error
+        raise UserError(reason, "To resume, run the same command with fewer --processes.") from error
     except BaseException:
         open_end.close()
         raise

@@ -53,13 +53,13 @@ class AnnotationJob:
     def __post_init__(self) -> None:
         check_choice("output format", self.format, OUTPUTS)
         if self.processes < 1:
-            raise UserError(f"processes = {self.processes}", "Give 1 or more.")
+            raise UserError(f"processes must be at least 1, got {self.processes}", "Use a larger number.")
         if PARQUET in (self.format, *(source.format for source in self.sources)):
             try:
                 import pyarrow  # noqa: F401
             except ImportError as error:
-                fix = f"{install('pyarrow')}, or use jsonl"
-                raise UserError("Parquet needs pyarrow", fix) from error
+                fix = f"Run `{install('pyarrow')}`, or use --format jsonl."
+                raise UserError("Parquet requires pyarrow, which is not installed", fix) from error
 
     @property
     def dependencies(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def open_output(job: AnnotationJob) -> Iterator[Manifest]:
         with writing(job.output):
             for temporary in job.output.glob(".*.tmp"):
                 temporary.unlink(missing_ok=True)
-        fix = "Name another output, or delete this one to annotate everything again."
+        fix = "Use another output path, or delete this output to annotate all texts again."
         manifest = Manifest.resume(job.output, job.dependencies, fix=fix)
         try:
             yield manifest
@@ -141,11 +141,13 @@ def read_job(job: AnnotationJob) -> tuple[pa.Schema | None, Iterator[Part]]:
     first = next(parts, None)
     if first is None:
         names = ", ".join(source.address for source in job.sources[:3])
-        raise UserError(f"{names}: there is no text", "Give files with a text on each line, or in a column.")
+        raise UserError(
+            f"{names}: no texts were found", "Use files with one text on each line, or with a column of texts."
+        )
     columns = first.columns
     settings.check_columns(columns)
     if settings.text not in columns:
-        fix = f"Their columns are: {', '.join(columns) or 'none'}. Choose one by --text."
+        fix = f"Their columns are: {', '.join(columns) or 'none'}. Choose the column with --text."
         raise UserError(f"The records have no column '{settings.text}'", fix)
     first_rows: Part | None = first
     if tables and not first.readable:  # the first part has no valid records, so infer the schema from other files

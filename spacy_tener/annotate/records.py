@@ -83,7 +83,7 @@ def find_texts(inputs: Sequence[str | Path], output: Path | None = None) -> tupl
     RETURNS (tuple[list[str], list[str]]): The input files, in the order of `inputs`, and the files in directories that
         were skipped because their extension is not supported.
     """
-    fix = f"Pass the files themselves, or rename them to one of the extensions {', '.join(FORMATS)}."
+    fix = f"Pass the paths of the files, or rename the files so that they end in one of {', '.join(FORMATS)}."
     files, left_out = find_files(inputs, lambda path: suffix_of(path) in FORMATS, "text", fix)
     if output:
         written = Path(output).resolve()
@@ -116,7 +116,7 @@ class ReadOptions:
     def __post_init__(self) -> None:
         check_encoding(self.encoding)
         if self.part_size < 1:
-            raise UserError(f"part_size = {self.part_size}", "Give 1 or more.")
+            raise UserError(f"part_size must be at least 1, got {self.part_size}", "Use a larger number.")
 
 
 class _Chunk(NamedTuple):

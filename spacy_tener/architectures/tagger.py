@@ -87,7 +87,7 @@ def _count_labels(nO: int, depth: int) -> int:
     if rest or n_labels < 0:
         times = f", times its depth of {depth}" if depth > 1 else ""
         raise ValueError(
-            f"A CRF tagger has four tags for each label and one more (1, 5, 9, ...){times}, but nO is {nO}."
+            f"nO must be the number of tags, which is 4 for each label plus 1 (1, 5, 9, ...){times}, but is {nO}."
         )
     return n_labels
 

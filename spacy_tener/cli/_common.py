@@ -33,7 +33,7 @@ WRONG_INPUT: Final = 1
 WRONG_COMMAND_LINE: Final = 2
 INTERRUPTED = 130  # Exit status of a command that the user stopped with Ctrl-C. Shells use the same number.
 OVERWRITE = "Choose another path, or add --force to overwrite it."
-_RESTORE = "Restore it from a backup, or train the pipeline again."
+_RESTORE = "Restore the file from a backup, or train the pipeline again."
 _SHOWN = 10
 
 
@@ -215,7 +215,7 @@ def check_new(output: Path, force: bool) -> None:
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     if not (output / "meta.json").is_file():
-        raise UserError(f"--output {output}: exists already and isn't a pipeline", "Use a new directory.")
+        raise UserError(f"--output {output}: exists already, but isn't a pipeline", "Use a new directory.")
     if not force:
         raise UserError(f"--output {output}: exists already", "Use a new directory, or add --force to overwrite it.")
 
@@ -245,7 +245,7 @@ def require_records(records: Iterator[Record], inputs: Sequence[str]) -> Iterato
     """
     first = next(records, None)
     if first is None:
-        raise UserError(f"{', '.join(inputs)}: there is no text", "Use files with one text on each line.")
+        raise UserError(f"{', '.join(inputs)}: no texts were found", "Use files with one text on each line.")
     return chain([first], records)
 
 
@@ -260,11 +260,11 @@ def refuse_options(ctx: typer.Context, arguments: Sequence[str], why: str, fix: 
     ctx (typer.Context): Command context.
     arguments (Sequence[str]): Options without effect, as argument names of the command's function.
     why (str): Reason why the options have no effect.
-    fix (str): How to fix the command line.
+    fix (str): How to fix the command line. "{options}" is replaced with the options.
     """
-    options = options_in_use(ctx, arguments)
-    if options:
-        raise CommandLineError(f"{', '.join(options)}: {why}", fix)
+    used = ", ".join(options_in_use(ctx, arguments))
+    if used:
+        raise CommandLineError(f"{used}: {why}", fix.replace("{options}", used))
 
 
 def options_in_use(ctx: typer.Context, arguments: Collection[str]) -> list[str]:

@@ -31,12 +31,12 @@ def annotate_cli(
     inputs: Annotated[list[str], typer.Argument(help="Files (text, JSONL, CSV, Parquet, .spacy) or directories")],
     output: Annotated[Path, options.output("a directory")],
     format: Annotated[str, options.output_format(OUTPUTS)] = PARQUET,
-    text: Annotated[str, typer.Option(help="Column with the text")] = "text",
+    text: Annotated[str, typer.Option(help="Name of the column that contains the text")] = "text",
     probability: Annotated[bool, typer.Option("--probability", help="Add the probability of each entity")] = False,
     prefix: Annotated[str, typer.Option(help="Prefix for the names of the added columns")] = "",
     encoding: options.Encoding = "utf-8",
     whole_files: Annotated[
-        bool, typer.Option("--whole-files", help="Treat each text file as one text, not each line")
+        bool, typer.Option("--whole-files", help="Read each text file as a single text, instead of one text per line")
     ] = False,
     part_size: options.PartSize = 10_000,
     processes: Annotated[
@@ -65,13 +65,13 @@ def annotate_cli(
         # Pass an annotator without a pipeline to the processes. Each process loads the pipeline itself.
         annotator = Annotator(model, settings, gpu_id=gpu_id, code=code)
     sources, left_out = find_sources(inputs, output)
-    msg.warn_list("Files in unsupported formats, left out", left_out, most=5)
+    msg.warn_list("Skipped files in unsupported formats", left_out, most=5)
     formats = {source.format for source in sources}
     if PLAIN_TEXT not in formats:
-        refuse_options(ctx, ["whole_files"], "no input is a text file", "Leave it out.")
+        refuse_options(ctx, ["whole_files"], "applies only to text files, but no input is one", "Remove {options}.")
     if formats <= {"parquet", "spacy"}:
         refuse_options(
-            ctx, ["encoding"], f"{' and '.join(sorted(formats))} files have a fixed encoding", "Leave it out."
+            ctx, ["encoding"], f"{' and '.join(sorted(formats))} files have a fixed encoding", "Remove {options}."
         )
     reading = ReadOptions(encoding, whole_files, part_size)
     job = AnnotationJob(annotator, sources, output, reading, format, n_processes)

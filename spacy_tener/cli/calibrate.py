@@ -34,24 +34,25 @@ def calibrate_cli(
     model: options.Model,
     data: Annotated[
         Path,
-        typer.Argument(
-            help="Annotated texts (.spacy) that the pipeline was not trained on; with --folds, training texts"
-        ),
+        typer.Argument(help="Held-out annotated texts (.spacy); with --folds, the training texts of MODEL"),
     ],
     output: Annotated[Path, options.output("a new directory, or MODEL with --force")],
     folds: Annotated[
         Path | None,
-        typer.Option(
-            "--folds", help="Folds of a cross-validation: the output directory of `review`, if DATA was its corpus"
-        ),
+        typer.Option("--folds", help="Cross-validation folds: the output directory of `tener review CONFIG DATA`"),
     ] = None,
     test: Annotated[
-        Path | None, typer.Option("--test", help="Other annotated texts, to evaluate the calibration")
+        Path | None, typer.Option("--test", help="Test set to evaluate the calibration on (.spacy)")
     ] = None,
     precision: Annotated[
-        float | None, options.fraction("--precision", "Minimum precision of entities above thresholds, which are set")
+        float | None,
+        options.fraction(
+            "--precision", "Set a probability threshold for each label, so that entities above it reach this precision"
+        ),
     ] = None,
-    confidence: Annotated[float, options.fraction("--confidence", "Confidence level of --precision")] = 0.9,
+    confidence: Annotated[
+        float, options.fraction("--confidence", "Confidence level at which --precision is reached")
+    ] = 0.9,
     component: options.Component = None,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
@@ -64,19 +65,24 @@ def calibrate_cli(
     (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
     probability thresholds are removed.
 
-    Few texts contain too few wrong predictions for a calibration. With --folds, DATA contains the training texts. The
-    directory contains the pipelines that `tener review CONFIG DATA` has trained on the folds of DATA. Each of them
-    predicts the texts that it was not trained on.
+    A small held-out set often contains too few wrong predictions for calibration. In this case, use the training texts
+    as DATA, and pass the output directory of `tener review CONFIG DATA` with --folds. It contains pipelines trained by
+    cross-validation. Each pipeline predicts the entities of the texts that it was not trained on.
 
-    With --precision 0.9, the command also sets a probability threshold for each label or group of labels. At least 90 %
-    of the entities above the threshold are correct. In texts similar to DATA, this precision is reached with the
-    confidence level --confidence. To find the threshold, the command tests lower and lower values, and stops at the
-    first value for which the precision is not certain enough. Labels for which the first value fails get no threshold.
+    With --precision 0.9, the command also sets a probability threshold for each label or group of labels. On texts
+    similar to DATA, at least 90 % of the entities above the threshold are correct, with the confidence level
+    --confidence. To find the threshold, the command tests decreasing values, and stops at the first value for which the
+    precision is not certain enough. Labels for which the highest value fails get no threshold.
     Requires scipy (extra `train`).
     """
     check_new(output, force)
     if precision is None:
-        refuse_options(ctx, ["confidence"], "no thresholds are set", "Add --precision 0.9 to set thresholds.")
+        refuse_options(
+            ctx,
+            ["confidence"],
+            "used only with --precision",
+            "Add --precision 0.9 to set thresholds, or remove {options}.",
+        )
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     pipe = find_crf_pipe(nlp, component)
@@ -95,8 +101,9 @@ def calibrate_cli(
     msg.text(f"Temperature {temperature:.2f}")
     if min(n_right, n_wrong) < RELIABLE_OUTCOMES:
         msg.warn(
-            f"The temperature is uncertain: only {n_right} predictions are right, {n_wrong} wrong",
-            f"Calibrate on more texts: {RELIABLE_OUTCOMES} right and {RELIABLE_OUTCOMES} wrong predictions are enough.",
+            f"The temperature is uncertain, because only {n_right} predictions are correct and {n_wrong} are wrong",
+            f"Calibrate on more texts, with at least {RELIABLE_OUTCOMES} correct and {RELIABLE_OUTCOMES} wrong "
+            "predictions.",
         )
     # Measure the error on texts that were not used to fit the temperature.
     shown = tested or outcomes
@@ -110,10 +117,16 @@ def calibrate_cli(
         if tested is not None:
             is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
             right = _fraction(int(tested.right[is_kept].sum()), int(is_kept.sum()))
-            msg.info(f"On the test set: {int(is_kept.sum())} of {is_kept.size} above the threshold, {right} correct")
+            msg.info(
+                f"On the test set: {int(is_kept.sum())} of {is_kept.size} entities above the threshold, "
+                f"precision {right}"
+            )
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0
-        msg.warn("The thresholds are removed, since the probabilities changed", "Set new thresholds with --precision.")
+        msg.warn(
+            "The existing thresholds were removed, because calibration changed the probabilities",
+            "Set new thresholds with --precision.",
+        )
     pipe.cfg.update(changes)
     write_pipeline(nlp, output)
     msg.good(f"Saved to {output}")
@@ -146,7 +159,9 @@ def _print_thresholds(fitted: Sequence[Threshold], precision: float, confidence:
             f"No threshold ensures a precision of {precision} for these labels: {', '.join(unmet)}",
             "Annotate more texts, or use a lower precision.",
         )
-    msg.info(f"On similar texts, the precision of each row is at least {precision}, with a confidence of {confidence}")
+    msg.info(
+        f"On similar texts, the precision above each threshold is at least {precision} (confidence level {confidence})"
+    )
 
 
 def _fraction(count: int, total: int) -> str:

@@ -31,15 +31,19 @@ from ._common import CommandLineError, check_file, command, msg, refuse_options
 @command("config", prints_result=True)
 def config_cli(
     ctx: typer.Context,
-    base: Annotated[str | None, typer.Argument(help="Config: a name such as weibo, or a path")] = None,
+    base: Annotated[str | None, typer.Argument(help="Base config: a name such as weibo, or a path")] = None,
     overlays: options.Overlays = None,
     settings: options.Settings = None,
-    lang: Annotated[str | None, options.lang("chooses the config (default: detected in the training texts)")] = None,
-    optimize: Annotated[str | None, options.choice(("--optimize",), "Goal, which chooses the overlays", GOALS)] = None,
-    train: Annotated[
-        Path | None, typer.Option(help="Training texts (.spacy), which determine the config and the number of steps")
+    lang: Annotated[
+        str | None, options.lang("determines the config (default: detected from the training texts)")
     ] = None,
-    dev: Annotated[Path | None, typer.Option(help="Development set (.spacy, for --train)")] = None,
+    optimize: Annotated[
+        str | None, options.choice(("--optimize",), "Optimization goal, which determines the overlays", GOALS)
+    ] = None,
+    train: Annotated[
+        Path | None, typer.Option(help="Training set (.spacy), used to choose the config and the number of steps")
+    ] = None,
+    dev: Annotated[Path | None, typer.Option(help="Development set (.spacy; requires --train)")] = None,
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
     force: options.Force = False,
 ) -> tuple[str, int]:
@@ -56,7 +60,7 @@ def config_cli(
     The result is a complete and validated config for `spacy train`. Variables such as ${paths.train} are kept. Refer to
     this package's configs by name, as in `tener config weibo flat-atssa`, and to your own files by path.
 
-    The command warns about overlays with data for another language than that of the config.
+    The command warns if the data of an overlay is for another language than the config.
 
     Overlays are merged in the given order, and later values override earlier values. A section is replaced as a whole
     if the overlay specifies a different registered function (@architectures, ...) or factory. All other sections are
@@ -67,18 +71,21 @@ def config_cli(
     dictionary.
     """
     if base is None and lang is None and train is None:
-        why, fix = "there is no config to compose", "Add its name, as in `tener config weibo`, or --lang or --train."
+        why = "no config is created without BASE, --lang or --train"
+        fix = "Add one of them, for example the base config weibo: `tener config weibo`."
         refuse_options(ctx, ["settings", "optimize", "dev", "output", "force"], why, fix)
         return list_configs(), 0
     if output is None:
-        refuse_options(ctx, ["force"], "there is no file to overwrite", "Add --output.")
+        refuse_options(ctx, ["force"], "no file is written without --output", "Add --output, or remove {options}.")
     if train is None:
-        refuse_options(ctx, ["dev"], "the training texts determine the number of steps", "Add --train.")
+        refuse_options(
+            ctx, ["dev"], "used only with --train", "Add the training set with --train, or remove {options}."
+        )
     check_file(output, force)
     corpus = describe_corpus(train, dev) if train else None
     if base is not None:
-        why = f"{base} is the config; only a config that the command chooses depends on it"
-        refuse_options(ctx, ["lang", "optimize"], why, f"Leave out {base}, or this option.")
+        why = f"used only to choose a config, but the config {base} is already given"
+        refuse_options(ctx, ["lang", "optimize"], why, f"Remove {base} or {{options}}.")
         chosen = Recommendation(base, overlays or [])
         if corpus:
             set_schedule(chosen, corpus)
@@ -90,7 +97,10 @@ def config_cli(
     config = compose(base, overlays, settings)
     unfit = unfit_languages(config)
     if unfit:
-        msg.warn("; ".join(unfit), "Leave out the overlays with these sections: `tener config` lists the languages.")
+        msg.warn(
+            "; ".join(unfit),
+            "Remove the overlays with these sections. `tener config` lists the languages of all overlays.",
+        )
     arguments = [base, *overlays, *(word for setting in settings for word in ("--set", setting))]
     heading = " ".join(f"# python -m spacy tener config {shlex.join(arguments)}".splitlines())
     text = f"{heading}\n\n{config.to_str(interpolate=False)}\n"
@@ -106,9 +116,11 @@ def _language(lang: str | None, corpus: CorpusSummary | None) -> str:
     """Return the language of the texts: the option, or the language that was detected in the corpus."""
     found = lang or (corpus.lang if corpus else "")
     if not found:
-        raise CommandLineError("The language of the texts cannot be detected", "Set it, for example with --lang ja.")
+        raise CommandLineError(
+            "The language of the texts cannot be detected", "Set the language, for example with --lang ja."
+        )
     if lang is None:
-        msg.info(f"Language {found}: detected in the training texts; --lang sets another one")
+        msg.info(f"Language {found}: detected from the training texts (use --lang to change it)")
     return found
 
 
@@ -126,7 +138,7 @@ def _print_training_time(config: Config, corpus: CorpusSummary) -> None:
     seconds = time.total(n_steps, corpus.steps_per_epoch, n_predictions)
     amount = pluralize(round(seconds / 60), "minute") if seconds >= 90 else "about a minute"
     msg.info(
-        f"Training time on this machine, without a GPU: {amount} for {n_steps:,} steps (estimated by a few steps, "
+        f"Training time on this machine, without a GPU: {amount} for {n_steps:,} steps (estimated from a few steps; "
         "longer if other programs are running)"
     )
 

@@ -25,7 +25,7 @@ from ._common import (
     options_in_use,
 )
 
-_COLUMN_HELP = "Number of the column with the {}, from 1, or from -1 for the last"
+_COLUMN_HELP = "Number of the {} column (1 = first, -1 = last)"
 _SENTENCE_FORMATS = (*COLUMN_FORMATS, TOKENS)
 # The formats that support each option. Options that are not listed apply to all formats.
 _USED_BY = {
@@ -57,20 +57,24 @@ def convert_cli(
     ] = "auto",
     tokens: Annotated[
         str,
-        options.choice(("--tokens",), "Tokens of JSON texts with character offsets", TOKEN_TYPES),
+        options.choice(("--tokens",), "Tokenization of JSON texts with character offsets", TOKEN_TYPES),
     ] = WORDS,
     scheme: Annotated[
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
     ] = "auto",
     overlap: Annotated[str, options.choice(("--overlap",), "What to do if JSON spans overlap", OVERLAPS)] = "error",
     texts: Annotated[
-        str, typer.Option(help="Texts: their keys in Label Studio tasks (default: all texts with entities)")
+        str,
+        typer.Option(
+            help="Texts: their keys in Label Studio tasks, such as title,body (default: all texts with entities)"
+        ),
     ] = "",
     encoding: options.Encoding = "utf-8",
-    token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tokens"), show_default="first")] = None,
-    tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tags"), show_default="last")] = None,
+    token_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("token"), show_default="first")] = None,
+    tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tag"), show_default="last")] = None,
     tag_names: Annotated[
-        str, typer.Option(help="Names of tags that are stored as numbers, such as O,B-PER,I-PER")
+        str,
+        typer.Option(help="Names of tags that the file stores as numbers, in numerical order, such as O,B-PER,I-PER"),
     ] = "",
     force: options.Force = False,
 ) -> None:
@@ -113,7 +117,7 @@ def convert_cli(
     for job in jobs:
         check_file(job.output, force)
     if left_out:
-        msg.info(f"Files left out: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
+        msg.info(f"Skipped files: {len(left_out)}", ", ".join(Path(path).name for path in left_out[:10]))
     incorrect = 0
     formats: set[str] = set()
     for report in convert_jobs(jobs, options=corpus_options, lang=None if lang == "auto" else lang, tokens=tokens):
@@ -128,7 +132,8 @@ def convert_cli(
     _warn_of_unused(ctx, formats, overlap)
     if incorrect:
         msg.info(
-            "To use the rejected spans in training, add", f"--components.tener_ner.incorrect_spans_key {INCORRECT}"
+            "To use the rejected spans in training, add this option to `spacy train`",
+            f"--components.tener_ner.incorrect_spans_key {INCORRECT}",
         )
 
 
@@ -137,7 +142,7 @@ def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None
     for name, readers in _USED_BY.items():
         if formats and formats.isdisjoint(readers) and (name, overlap) != ("overlap", "spans"):
             for option in options_in_use(ctx, [name]):
-                fix = f"It applies to {', '.join(readers)}, not to {', '.join(sorted(formats))}."
+                fix = f"It applies only to the formats {', '.join(readers)}, not to {', '.join(sorted(formats))}."
                 msg.warn(f"{option} had no effect", fix)
 
 
@@ -146,13 +151,15 @@ def _print_conversion(report: ConversionReport, *, detected: bool) -> None:
     if report.docs:
         msg.good(f"{report.source} -> {report.output}")
         if detected and report.lang == "xx":
-            fix = "Set the language, for example with --lang de, or --lang xx to confirm the rules for all languages."
-            msg.warn("Language: unknown, but not English. Tokenized by the rules for all languages (xx)", fix)
+            fix = "Set the language, for example with --lang de. To keep xx without this warning, add --lang xx."
+            msg.warn(
+                "Language: unknown, but not English. The texts were tokenized with language-independent rules (xx)", fix
+            )
         elif detected:
-            msg.info(f"Language: {report.lang}, detected by its letters (use --lang to change it)")
+            msg.info(f"Language: {report.lang}, detected from the characters in the texts (use --lang to change it)")
         msg.table(_counts(report), aligns=("l", "r"))
     else:
-        msg.info(f"{report.source}: nothing to write")
+        msg.info(f"{report.source}: contains no texts, so no file was written")
     for event, count in report.notes.counts.items():
         examples = report.notes.examples[event]
         ending = f" ... {count - len(examples)} more" if count > len(examples) else ""

@@ -46,7 +46,7 @@ def debug_data_cli(
         ),
     ] = None,
     ignore_warnings: Annotated[
-        bool, typer.Option("--ignore-warnings", "-IW", help="Only show statistics and errors")
+        bool, typer.Option("--ignore-warnings", "-IW", help="Ignore warnings, and show only statistics and errors")
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-V", help="Print additional explanations")] = False,
     no_format: Annotated[bool, typer.Option("--no-format", "-NF", help="Print without colours")] = False,
@@ -72,7 +72,9 @@ def debug_data_cli(
         if not is_spacy_error(error):
             raise
         if _NO_NLP in str(error):
-            raise UserError(f"{config_path}: no section [nlp]", "Use a complete config for `spacy train`.") from error
+            raise UserError(
+                f"{config_path}: the config has no section [nlp]", "Use a complete training config."
+            ) from error
         raise UserError(f"{config_path}: {message_of(error)}", _NAME_CORPORA) from error
 
 
@@ -91,7 +93,9 @@ def count_missing(config: Config) -> Iterator[tuple[str, int, int]]:
             tags = [doc[:, file.attrs.index(ENT_IOB)] for file in files if ENT_IOB in file.attrs for doc in file.tokens]
             n_tokens = sum(len(doc) for file in files for doc in file.tokens)
             if not n_tokens:
-                raise UserError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")
+                raise UserError(
+                    f"{path}: contains no texts in .spacy files", "Create .spacy files with `spacy tener convert`."
+                )
             n_missing = n_tokens - sum(int((tag != MISSING).sum()) for tag in tags)
             if n_missing:
                 yield path, n_missing, n_tokens

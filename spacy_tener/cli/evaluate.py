@@ -52,7 +52,7 @@ def evaluate_cli(
         typer.Option(
             "--explain",
             min=0,
-            help="Number of texts with errors to explain on a second page, in the directory of --page",
+            help="Number of texts with errors to explain on a second HTML page, saved next to --page",
         ),
     ] = 0,
     displacy_path: Annotated[
@@ -60,9 +60,11 @@ def evaluate_cli(
         typer.Option("--displacy-path", "-dp", help="Output directory for displaCy pages with the predictions"),
     ] = None,
     displacy_limit: Annotated[
-        int, typer.Option("--displacy-limit", "-dl", min=1, help="Number of texts on the displaCy pages")
+        int, typer.Option("--displacy-limit", "-dl", min=1, help="Maximum number of texts on the displaCy pages")
     ] = 25,
-    gold_preproc: Annotated[bool, typer.Option("--gold-preproc", "-G", help="Use gold preprocessing")] = False,
+    gold_preproc: Annotated[
+        bool, typer.Option("--gold-preproc", "-G", help="Use gold preprocessing (gold tokens and sentences)")
+    ] = False,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -80,7 +82,9 @@ def evaluate_cli(
     --displacy-path writes displaCy pages, as `spacy evaluate` does.
     """
     if displacy_path is None:
-        refuse_options(ctx, ["displacy_limit"], "no displaCy pages are written", "Add --displacy-path pages.")
+        refuse_options(
+            ctx, ["displacy_limit"], "used only with --displacy-path", "Add --displacy-path pages, or remove {options}."
+        )
     elif displacy_path.is_file():
         raise CommandLineError(f"--displacy-path {displacy_path}: is a file", "Use a directory.")
     shown = displacy_path and displacy_path / ENTITIES_PAGE
@@ -90,14 +94,18 @@ def evaluate_cli(
     for path in outputs:
         check_file(path, force)
     if len({path.resolve() for path in outputs}) < len(outputs):
-        raise CommandLineError("Two outputs have the same path", "Choose another --output, --page or --displacy-path.")
+        raise CommandLineError(
+            "Two output files have the same path", "Choose another --output, --page or --displacy-path."
+        )
     if explained and page is None:
-        raise CommandLineError("--explain: requires a page of errors", "Add --page errors.html.")
+        raise CommandLineError("--explain: requires --page", "Add --page errors.html.")
     setup_gpu(gpu_id)
     nlp = load_pipeline(model)
     for pipe in () if entity_finders(nlp) else spancat_pipes(nlp).values():
         fix = f"Use `python -m spacy evaluate {model} {data} --spans-key {pipe.key}`."
-        raise UserError(f"{model}: predicts spans in doc.spans['{pipe.key}'], which may overlap", fix)
+        raise UserError(
+            f"{model}: predicts overlapping spans in doc.spans['{pipe.key}'], and no doc.ents to score", fix
+        )
     if explained:
         find_crf_pipe(nlp)  # Raise an error early if no component can explain its entities.
     examples = read_examples(nlp, data, gold_preproc=gold_preproc)
@@ -185,7 +193,7 @@ def _write_errors(
     )
     write_text(page, content)
     wrong = sum(any(pair.is_error for pair in pairs) for _, pairs in texts)
-    msg.good(f"{page.resolve()}: {pluralize(wrong, 'text')} with errors of {len(texts):,}")
+    msg.good(f"{page.resolve()}: {pluralize(wrong, 'text')} with errors, of {len(texts):,} texts")
 
 
 def write_displacy(nlp: Language, texts: Iterable[str], folder: Path, *, title: str, limit: int) -> list[Path]:

@@ -42,7 +42,7 @@ def explain_cli(
             help="A text; a file (one text per line, JSONL, .spacy); a directory of .spacy files; - for standard input"
         ),
     ],
-    output: Annotated[Path | None, options.output("a file: .html or .json (default: print JSON)")] = None,
+    output: Annotated[Path | None, options.output("an .html or .json file (default: print JSON)")] = None,
     limit: Annotated[int, options.limit("if TEXT is a file")] = 100,
     component: options.Component = None,
     attribution: Annotated[
@@ -63,7 +63,7 @@ def explain_cli(
     if output is not None and output.suffix not in (".html", ".json"):
         raise CommandLineError(f"{output}: unknown format", "Use a path that ends in .html or .json.")
     if not (text == STDIN or _FILE_NAME.fullmatch(text) or os.path.exists(text)):
-        refuse_options(ctx, ["limit"], "there is only one text", "Leave it out, or use a file with texts.")
+        refuse_options(ctx, ["limit"], "used only for a file with several texts", "Remove {options}, or pass a file.")
     check_file(output, force)
     setup_gpu(gpu_id, silent=output is None)
     nlp = load_pipeline(model)
@@ -95,5 +95,5 @@ def _texts(nlp: Language, text: str, limit: int) -> list[str] | list[Example]:
     records = stream_records([text]) if is_file else iter([{TEXT_COLUMN: text}] if text.strip() else [])
     texts = [record[TEXT_COLUMN] for record in islice(records, limit)]
     if not texts:
-        raise UserError(f"{text.strip() or 'The text'}: is empty", "Pass a text that is not empty.")
+        raise UserError(f"{text.strip() or 'TEXT'}: contains no text", "Pass a text, or a file that contains texts.")
     return texts

@@ -27,7 +27,8 @@ def export_cli(
     page: Annotated[
         Path | None,
         typer.Option(
-            "--page", help="Output path of an HTML page: the model in a browser; or a directory for index.html"
+            "--page",
+            help="Output path of an HTML page: a file or directory, for a page that runs the model in a browser",
         ),
     ] = None,
     wasm: Annotated[
@@ -35,7 +36,7 @@ def export_cli(
     ] = Path("node_modules", RUNTIME),
     texts: Annotated[
         list[str] | None,
-        typer.Option("--texts", help="Texts: files to verify the export with; may be repeated"),
+        typer.Option("--texts", help="Texts: a file to verify the exported model on; may be repeated"),
     ] = None,
     half: Annotated[bool, typer.Option("--half", help="Store embeddings as 16-bit floats")] = False,
     component: options.Component = None,
@@ -60,9 +61,9 @@ def export_cli(
     onnxruntime-web`.
     """
     if output is None and page is None:
-        raise CommandLineError("There is no output", "Add --output or --page.")
+        raise CommandLineError("No output path was given", "Add --output or --page.")
     if page is None:
-        refuse_options(ctx, ["wasm"], "no page is written", "Add --page.")
+        refuse_options(ctx, ["wasm"], "used only with --page", "Add --page, or remove {options}.")
     if page and page.suffix != ".html":
         page /= "index.html"
     if page and page == output:
@@ -74,10 +75,13 @@ def export_cli(
     pipe = find_tagger(nlp, component)
     lists = entity_lists(nlp)
     finders = [name for name in entity_finders(nlp) if name != pipe.name and name not in lists]
-    msg.warn_list("Not exported: components that predict other entities", finders)
+    msg.warn_list("Components that also predict entities, but were not exported", finders)
     # An entity list with a name only applies to Docs that select this name. An exported model has no Docs, so lists
     # with names are not exported.
-    msg.warn_list("Not exported: named word lists", [name for found in lists.values() for name in found.names])
+    msg.warn_list(
+        "Named word lists that were not exported, because they apply only to Docs that select them",
+        [name for found in lists.values() for name in found.names],
+    )
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
     # Load ONNX Runtime only now, so that users don't install it for a pipeline that cannot be exported.
     runtime = page and read_runtime(wasm)
@@ -92,7 +96,7 @@ def export_cli(
 def _save(path: Path, content: bytes) -> None:
     """Write an exported file, and print its path and size."""
     write_bytes(path, content)
-    msg.good(f"Saved to {path}: {len(content) / 1e6:.1f} MB")
+    msg.good(f"Saved to {path} ({len(content) / 1e6:.1f} MB)")
 
 
 def _print(comparison: Comparison, source: str) -> None:
@@ -104,7 +108,9 @@ def _print(comparison: Comparison, source: str) -> None:
         msg.info(f"Verified on {compared}: {same}, all with the same probabilities as in the pipeline")
         return
     msg.warn(
-        f"Verified on {compared}: {same} as in the pipeline, with probabilities that differ by up to "
+        f"Verified on {compared}: {same} as in the pipeline, but the probabilities differ by up to "
         f"{comparison.max_difference:.4f}"
     )
-    msg.warn_list("Texts with different entities", comparison.different_texts)
+    msg.warn_list(
+        "Texts in which the ONNX model and the pipeline predict different entities", comparison.different_texts
+    )

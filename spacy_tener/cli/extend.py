@@ -24,23 +24,23 @@ from ._common import CommandLineError, command, load_pipeline, msg, names
 def extend_cli(
     model: options.Model,
     new: Annotated[Path, typer.Argument(help="Texts annotated for the new labels (.spacy)")],
-    output: Annotated[Path, options.output("a directory, in which model-best is the pipeline")],
+    output: Annotated[Path, options.output("a directory (the pipeline is saved in its subdirectory model-best)")],
     old: Annotated[Path | None, typer.Option("--with", help="Texts that MODEL was trained on (.spacy)")] = None,
     dev: Annotated[
         Path | None,
-        typer.Option("--dev", help="Development set (annotated for all labels; default: a tenth of NEW)"),
+        typer.Option("--dev", help="Development set (annotated for all labels; default: 10 % of NEW is held out)"),
     ] = None,
     labels: Annotated[
         str,
         typer.Option(
             "--labels",
-            help="Labels, such as PER,ORG (that NEW is annotated for; default: labels that MODEL doesn't have)",
+            help="Labels, such as PER,ORG (new labels; default: all labels in NEW that MODEL doesn't have)",
         ),
     ] = "",
     rename: Annotated[
-        list[str] | None, typer.Option("--rename", help="OLD=NEW renames a label; may be repeated")
+        list[str] | None, typer.Option("--rename", help="Rename a label of MODEL, as OLD=NEW; may be repeated")
     ] = None,
-    steps: Annotated[int, typer.Option("--steps", help="Training steps", min=1)] = 800,
+    steps: Annotated[int, typer.Option("--steps", help="Number of training steps", min=1)] = 800,
     component: options.Component = None,
     settings: options.Settings = None,
     gpu_id: options.GpuId = -1,
@@ -54,8 +54,9 @@ def extend_cli(
 
     To split a label, rename it. For example, use --rename ORG=COMPANY if NEW is annotated with COMPANY and SCHOOL.
 
-    Without --dev, a tenth of NEW is used as the development set, with MODEL's predictions for the existing labels. The
-    output directory contains the training data and the config, which you can also use with `spacy train`.
+    Without --dev, 10 % of NEW is held out as the development set. For the existing labels, MODEL's predictions serve as
+    its gold annotation. The output directory contains the training data and the config, which you can also use with
+    `spacy train`.
     """
     check_gpu(gpu_id)
     check_folder(output)
@@ -75,8 +76,8 @@ def extend_cli(
             msg.good(f"{output / MODEL} is already trained")
             return
         msg.info(
-            f"{pluralize(len(learned), 'text')} with {', '.join(extension.labels)}; "
-            f"present labels: {', '.join(extension.present)}"
+            f"{pluralize(len(learned), 'text')} with the new labels {', '.join(extension.labels)}; "
+            f"existing labels: {', '.join(extension.present)}"
         )
         failure = train(run, Processes(1, sys.stderr.write))
         if failure:
@@ -89,5 +90,5 @@ def _parse_renames(rename: list[str]) -> dict[str, str]:
     pairs = [tuple(part.strip() for part in pair.partition("=")) for pair in rename]
     wrong = [before + sign + after for before, sign, after in pairs if not (before and after)]
     if wrong:
-        raise CommandLineError(f"--rename {wrong[0]}: not two labels", "Use --rename OLD=NEW.")
+        raise CommandLineError(f"--rename {wrong[0]}: two labels are required", "Use --rename OLD=NEW.")
     return {before: after for before, _, after in pairs}

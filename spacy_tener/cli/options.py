@@ -18,16 +18,20 @@ RawTexts = Annotated[
 Overlays = Annotated[list[str] | None, typer.Argument(help="Overlays: names such as mect, or paths")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", help="Setting as section.key=value, which overrides all files; may be repeated"),
+    typer.Option(
+        "--set",
+        "-s",
+        help="Override a config setting, as section.key=value (also if an overlay sets it); may be repeated",
+    ),
 ]
 Code = Annotated[
     Path | None, typer.Option("--code", "-c", help="Python file with additional code (registered functions) to import")
 ]
-GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU, or -1 for the CPU")]
+GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID, or -1 for the CPU")]
 Component = Annotated[
     str | None, typer.Option("--component", help="Name of the component (default: the only tener_ner)")
 ]
-Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the inputs, such as gb18030")]
+Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the input files, such as gb18030")]
 PartSize = Annotated[int, typer.Option("--part-size", help="Maximum number of texts in each output file", min=1)]
 Force = Annotated[bool, typer.Option("--force", "-F", help="Overwrite an existing output")]
 Jobs = Annotated[
@@ -63,7 +67,9 @@ def lang(of: str, *, auto: bool = False) -> Any:
             try:
                 get_lang_class(value)
             except ImportError as error:
-                raise typer.BadParameter(f"spaCy has no tokenizer for the language '{value}'.") from error
+                raise typer.BadParameter(
+                    f"spaCy has no tokenizer for the language '{value}'. Use a code such as de, or xx."
+                ) from error
         return value
 
     return typer.Option("--lang", "-l", help=f"Language of the texts: {of}", callback=check)

@@ -55,56 +55,63 @@ def review_cli(
     model_or_config: Annotated[
         str,
         typer.Argument(
-            help="Config (a .cfg file, or a name such as weibo) or pipeline; with --apply or --compare, the .spacy file"
+            help="Config (.cfg file or a name such as weibo) or pipeline; with --apply or --compare, the .spacy file"
         ),
     ],
-    data: Annotated[Path | None, typer.Argument(help="Gold annotation (.spacy)", show_default=False)] = None,
+    data: Annotated[
+        Path | None, typer.Argument(help="Corpus with gold annotation (.spacy)", show_default=False)
+    ] = None,
     *,
     output: Annotated[Path, options.output("a directory; with --apply, a .spacy file")],
     apply: Annotated[
         Path | None,
-        typer.Option("--apply", help="JSON file with decisions from the page of a review, to apply to the annotation"),
+        typer.Option("--apply", help="JSON file of decisions, downloaded from a review page, to apply to the corpus"),
     ] = None,
     compare: Annotated[
         Path | None,
-        typer.Option("--compare", help="Another annotation of the same texts (.spacy), to compare without a model"),
+        typer.Option(
+            "--compare", help="Another annotation of the same texts (.spacy), used instead of a model's predictions"
+        ),
     ] = None,
     force: options.Force = False,
     dev: Annotated[Path | None, typer.Option(help="Development set (default: paths.dev of the config)")] = None,
-    folds: Annotated[int, typer.Option("--folds", help="Folds of a cross-validation: their number", min=2)] = 5,
+    folds: Annotated[int, typer.Option("--folds", help="Cross-validation folds: number of folds", min=2)] = 5,
     settings: options.Settings = None,
-    limit: Annotated[int, options.limit("on the page; the JSONL file contains all")] = 500,
+    limit: Annotated[int, options.limit("on the HTML page; the JSONL file contains all texts")] = 500,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     jobs: options.Jobs = 1,
     learning_curve: Annotated[
-        bool, typer.Option("--learning-curve", help="Also train on a quarter and on half of the texts, to compare F1")
+        bool,
+        typer.Option(
+            "--learning-curve", help="Also train on 25 % and 50 % of the texts, to see how F1 grows with more texts"
+        ),
     ] = False,
 ) -> None:
     """Find annotation errors in gold annotation.
 
-    A model predicts the texts. An annotation error is suspected where its most probable label sequence differs from the
-    gold annotation. Suspected errors are ranked: an error ranks high if the model assigns a high probability to its
-    prediction and a low probability to the gold entities. If the model predicts no entity, the rank also depends on the
-    model's recall.
+    A model predicts the entities of each text. If the most probable label sequence differs from the gold annotation,
+    the difference is reported as a suspected annotation error. An error ranks high if the model assigns a high
+    probability to its prediction and a low probability to the gold entities. If the model predicts no entity, the rank
+    also depends on the model's recall.
 
-    With a config, models are trained by cross-validation, so that no text is predicted by a model that was trained on
-    it. If the command is stopped, run it again to resume. With a pipeline, this pipeline predicts all texts. A pipeline
-    that was trained on the same texts detects fewer errors, because it has memorized some of them.
+    With a config, models are trained by cross-validation. Each model predicts only texts that it was not trained on. If
+    the command is stopped, run it again to resume. With a pipeline, this pipeline predicts the entities of all texts. A
+    pipeline that was trained on the same texts detects fewer errors, because it has memorized some of them.
 
     review.html shows the suspected errors in a browser, where you accept or reject the corrections. review.jsonl
     contains the same data. docs.jsonl contains the probability of each text's complete gold annotation.
 
     With a config, the command also prints precision, recall and F1 of the cross-validated predictions, with the
-    standard deviations over the folds, and writes them to scores.json. They show how good a pipeline is that is trained
-    on these texts. --learning-curve also trains on a quarter and on half of the texts, to show whether more texts would
-    help.
+    standard deviations over the folds, and writes them to scores.json. The scores estimate the quality of a pipeline
+    that is trained on all of these texts. --learning-curve also trains on 25 % and 50 % of the texts, to show whether
+    more texts would improve F1.
 
     review --apply decisions.json corpus.spacy --output corrected.spacy applies your decisions to the corpus. Decisions
-    that don't match the corpus are listed, for example if the corpus has changed.
+    whose text or entity is not found, for example because the corpus has changed, are skipped and listed.
 
     review --compare other.spacy corpus.spacy --output compared shows the differences between two annotations of the
-    same texts, without a model. On the page, the other annotation takes the place of the model's entities.
+    same texts, without a model. The page shows the other annotation instead of a model's predictions.
 
     --jobs trains several models in parallel, which share the CPU cores.
     """
@@ -112,7 +119,7 @@ def review_cli(
         if data is not None:
             raise CommandLineError(f"{model_or_config}: --apply needs no model", "Pass only the .spacy file.")
         unused = [*TRAINING, "limit", "gpu_id", "code", "compare"]
-        refuse_options(ctx, unused, "--apply doesn't use a model", "Leave it out.")
+        refuse_options(ctx, unused, "has no effect with --apply", "Remove {options}.")
         check_file(output, force)
         _apply_decisions(apply, Path(model_or_config), output)
         return
@@ -120,10 +127,10 @@ def review_cli(
         if data is not None:
             raise CommandLineError(f"{model_or_config}: --compare needs no model", "Pass only the .spacy files.")
         unused = [*TRAINING, "force", "gpu_id", "code"]
-        refuse_options(ctx, unused, "--compare doesn't use a model", "Leave it out.")
+        refuse_options(ctx, unused, "has no effect with --compare", "Remove {options}.")
         _compare(Path(model_or_config), compare, output, limit)
         return
-    refuse_options(ctx, ["force"], "the command resumes an existing review", "Leave it out.")
+    refuse_options(ctx, ["force"], "not needed, because the command resumes an existing review", "Remove {options}.")
     if data is None:
         raise CommandLineError("There is no annotation to review", "Add a .spacy file after the pipeline or config.")
     check_folder(output)
@@ -138,13 +145,16 @@ def review_cli(
         _review_by_cross_validation(validation, output, str(data), jobs, limit, learning_curve)
     else:
         refuse_options(
-            ctx, TRAINING, f"only for training, and {model_or_config} is trained", "Leave it out, or use a config."
+            ctx,
+            TRAINING,
+            f"used only to train models, but {model_or_config} is a trained pipeline",
+            "Remove {options}, or pass a config instead of the pipeline.",
         )
         setup_gpu(gpu_id)
         nlp = load_pipeline(model_or_config)
         reviewed = list(find_suspected_errors(nlp, enumerate(docs)))
         how = f"Predicted by {describe_model(nlp, model_or_config)}."
-        question = "If it was trained on these texts, use a config instead."
+        question = "If the pipeline was trained on these texts, use its config instead."
         msg.warn(f"{how} {question}", "With a config, each text is predicted by a model that was not trained on it.")
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(
@@ -158,7 +168,7 @@ def _review_by_cross_validation(
     """Train a pipeline for each fold, write the review, and print the scores of the predictions."""
 
     def begun(fold: int, trained: bool) -> None:
-        msg.info(f"Fold {fold + 1}: {'trained already' if trained else 'training'}")
+        msg.info(f"Fold {fold + 1}: {'already trained' if trained else 'training'}")
 
     with interrupted_by_signals(), locked(output / ".lock"):
         reviewed = list(cross_train(validation, jobs, echo=sys.stderr.write, begun=begun))
@@ -196,8 +206,12 @@ def _print_scores(scores: Mapping[str, CrossValidatedScore], curve: Sequence[Cur
         half, all_texts = curve[-2:]
         gain = 100 * (all_texts.f - half.f)
         msg.info(
-            f"{all_texts.texts:,} instead of {half.texts:,} training texts changed F1 by {gain:+.1f}. "
-            + ("More texts will probably help." if gain >= 1.0 else "More texts will probably help little.")
+            f"Training on {all_texts.texts:,} instead of {half.texts:,} texts changed F1 by {gain:+.1f}. "
+            + (
+                "More texts will probably improve F1."
+                if gain >= 1.0
+                else "More texts will probably improve F1 only a little."
+            )
         )
 
 
@@ -210,8 +224,11 @@ def _apply_decisions(decisions: Path, data: Path, output: Path) -> None:
     """Apply the accepted corrections to a corpus, write the corpus, and print a summary."""
     corpus, applied = apply_to_corpus(data, decisions)
     write_bytes(output, corpus)
-    msg.warn_list("Decisions that don't match the corpus, left out", applied.rejected)
-    msg.good(f"{output}: {pluralize(applied.changed, 'decision')} applied, {applied.unchanged:,} without a change")
+    msg.warn_list("Skipped decisions, because their text or entity was not found in the corpus", applied.rejected)
+    msg.good(
+        f"{output}: {pluralize(applied.changed, 'correction')} applied, {applied.unchanged:,} existing "
+        "annotations confirmed"
+    )
 
 
 def _compare(data: Path, other: Path, output: Path, limit: int) -> None:
@@ -223,7 +240,7 @@ def _compare(data: Path, other: Path, output: Path, limit: int) -> None:
     if not compared:
         raise UserError(f"{other}: contains none of the texts in {data}", "Use two annotations of the same texts.")
     if len(compared) < len(docs):
-        msg.warn(f"Texts that are not in {other}, left out: {len(docs) - len(compared):,}")
+        msg.warn(f"Skipped texts that {other} does not contain: {len(docs) - len(compared):,}")
     with interrupted_by_signals(), locked(output / ".lock"):
         _write_review(output, compared, str(data), f"Compared with {other}.", limit, uncalibrated=False)
 
@@ -251,5 +268,5 @@ def _write_review(
         summary = f"The page shows {pluralize(len(shown), 'suspected error')} in the highest ranked texts, of {summary}"
     unknown = sum(doc.unknown for doc in reviewed)
     if unknown:
-        msg.warn(f"Entities left out: {unknown:,}", "The model was trained without their label.")
+        msg.warn(f"Skipped entities: {unknown:,}", "The model was not trained on their labels.")
     msg.good(f"{output / PAGE}: {summary}")

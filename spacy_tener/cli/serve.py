@@ -24,9 +24,15 @@ from ._common import (
 
 @command("serve", stopped="All accepted requests were answered.")
 def serve_cli(
-    models: Annotated[list[str], typer.Argument(help="Pipelines as MODEL or NAME=MODEL; the first one is the default")],
-    host: Annotated[str, typer.Option("--host", help="Address to listen on, or 0.0.0.0 for all")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port, or 0 for any free port")] = 8000,
+    models: Annotated[
+        list[str], typer.Argument(help="Pipelines, as MODEL or NAME=MODEL; the first pipeline is the default")
+    ],
+    host: Annotated[
+        str, typer.Option("--host", help="Address to listen on, or 0.0.0.0 for all addresses")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on, or 0 for any free port")
+    ] = 8000,
     max_characters: Annotated[
         int, typer.Option("--max-characters", min=1, help="Maximum number of characters in a text")
     ] = 20_000,
@@ -57,7 +63,8 @@ def serve_cli(
         from ..serve import Limits, address, bind, check_origins, make_app, read_api_key, serve
     except ImportError as error:
         raise UserError(
-            f"Serving requires {error.name}", install("fastapi", "httptools", "prometheus_client", "uvicorn", "uvloop")
+            f"Serving requires {error.name}",
+            f"Run `{install('fastapi', 'httptools', 'prometheus_client', 'uvicorn', 'uvloop')}`.",
         ) from error
     with command_line_errors():
         named, origins = _parse_models(models), check_origins(allow_origin or ())
@@ -87,7 +94,7 @@ def _parse_models(models: list[str]) -> dict[str, str]:
         is_named = equals and Path(name).name == name and not Path(model).is_dir()
         named.update({name: path} if is_named else {Path(model).name: model})
     if len(named) < len(models) or "" in named:
-        raise UserError("The models don't have different names", "Add names, for example news=MODEL web=MODEL.")
+        raise UserError("Several models have the same name", "Name each model, for example news=MODEL web=MODEL.")
     return named
 
 

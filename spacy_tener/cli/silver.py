@@ -39,16 +39,22 @@ from ._common import (
     "silver", stopped="Run the same command to resume after the last complete file, unless it reads standard input."
 )
 def silver_cli(
-    teachers: Annotated[str, typer.Argument(help="Pipelines that predict entities, separated by commas")],
+    teachers: Annotated[str, typer.Argument(help="Trained pipelines to annotate the texts with, separated by commas")],
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a directory for .spacy files")],
     entity_threshold: Annotated[
-        float, options.fraction("--entity-threshold", "Minimum probability of entities to keep", above=0.5, with_1=True)
+        float,
+        options.fraction(
+            "--entity-threshold", "Minimum probability for keeping a predicted entity", above=0.5, with_1=True
+        ),
     ] = DEFAULT_THRESHOLD,
     outside_threshold: Annotated[
         float,
         options.fraction(
-            "--outside-threshold", "Minimum probability of tokens outside of entities to keep", above=0.5, with_1=True
+            "--outside-threshold",
+            "Minimum probability for annotating a token as outside entities (tag O)",
+            above=0.5,
+            with_1=True,
         ),
     ] = DEFAULT_THRESHOLD,
     limit: Annotated[int | None, options.limit("to annotate; default: all")] = None,
@@ -58,8 +64,8 @@ def silver_cli(
 ) -> None:
     """Annotate raw texts with trained pipelines, to use them as training data (silver-standard data).
 
-    Keeps entities with a probability of at least --entity-threshold. Tokens outside entities are annotated as such if
-    their probability is at least --outside-threshold. All other tokens get missing annotation, which `tener_ner`
+    Keeps entities with a probability of at least --entity-threshold. Tokens are annotated as outside entities (O)
+    if the probability of O is at least --outside-threshold. All other tokens get missing annotation, which `tener_ner`
     supports in training.
 
     With several pipelines, the probabilities are averaged. Calibrate a `tener_ner` with `spacy tener calibrate` first,
@@ -80,16 +86,19 @@ def silver_cli(
     if not pipelines:
         raise CommandLineError("No pipeline given", "Pass at least one, such as teacher/model-best.")
     sources, left_out = find_texts(texts)
-    msg.warn_list("Files in unsupported formats, left out", left_out, most=5)
+    msg.warn_list("Skipped files in unsupported formats", left_out, most=5)
     check_teachers(pipelines)
     silent = [name for name, teacher in pipelines.items() if not entity_finders(teacher)]
     if silent:
-        fix = "If it sets no entities, all tokens are outside with the probability 1."
-        msg.warn(f"No component declares that it sets entities: {', '.join(silent)}", fix)
+        fix = "Check that it predicts entities. Otherwise, all its tokens are annotated as outside entities (O)."
+        msg.warn(f"No component declares that it sets entities in the pipeline {', '.join(silent)}", fix)
     missing_labels = unknown_labels(pipelines)
     if missing_labels:
         lines = [f"{name} doesn't have {', '.join(labels)}" for name, labels in missing_labels.items()]
-        msg.warn("Labels that a pipeline doesn't have get the probability 0", "\n".join(lines))
+        msg.warn(
+            "The pipelines have different labels. If a pipeline doesn't have a label, the label gets the probability 0",
+            "\n".join(lines),
+        )
     inputs = manifest_inputs(list(pipelines), list(pipelines.values()), sources)
     settings = {**inputs, "limit": limit, "code": file_input(code) if code else None}
     with closing(stream_records(sources)) as records:

@@ -43,7 +43,7 @@ BY_ENDING = {".jsonl": "doccano", ".json": "labelstudio", ".html": ANNOTATION_PA
 def suggest_cli(
     ctx: typer.Context,
     model: Annotated[
-        str, typer.Argument(help="Pipeline: a directory or an installed package; blank:LANG without a model")
+        str, typer.Argument(help="Pipeline: a directory or an installed package; or blank:LANG if you have no pipeline")
     ],
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a file")],
@@ -53,7 +53,8 @@ def suggest_cli(
         str, typer.Option(help="Labels, such as PER,ORG (to annotate; default: the labels of the model)")
     ] = "",
     annotated: Annotated[
-        list[str] | None, typer.Option(help="Files with texts that are already annotated; may be repeated")
+        list[str] | None,
+        typer.Option(help="File with texts that are already annotated, so they are not selected; may be repeated"),
     ] = None,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,
@@ -61,17 +62,17 @@ def suggest_cli(
 ) -> None:
     """Select the texts that are most useful to annotate (active learning).
 
-    The selected texts are those with the most uncertain predictions. They also differ from each other, and contain no
-    duplicates. The input may contain millions of texts. Each line in a text file is one text. Each record in a JSONL,
-    CSV or .spacy file is one text, and its id is kept.
+    The command selects texts with uncertain predictions (uncertainty sampling) that are not similar to each other
+    (diversity sampling), without duplicates. The input may contain millions of texts. Each line in a text file is one
+    text. Each record in a JSONL, CSV or .spacy file is one text, and its id is kept.
 
     The output contains the texts with the predicted entities and their probabilities. It can be imported into doccano,
     Label Studio or Prodigy. To convert the finished annotation, use `spacy tener convert`. The format `page` is an HTML
     page for annotation in a browser. Without --format, the output suffix determines the format: .jsonl for doccano,
     .json for Label Studio, .html for the page.
 
-    With blank:zh as MODEL, texts are selected without a trained pipeline. The selected texts differ from each other,
-    but the output contains no predictions.
+    If you have no trained pipeline, use blank:zh as MODEL. Texts are then selected by diversity only, and the output
+    contains no predictions.
     """
     if format is None and (format := BY_ENDING.get(output.suffix)) is None:
         fix = f"Set --format to one of: {', '.join((*TOOLS, ANNOTATION_PAGE))}."
@@ -83,7 +84,10 @@ def suggest_cli(
     blank = model.startswith(BLANK)
     if format != ANNOTATION_PAGE and not TOOLS[format].interface:
         refuse_options(
-            ctx, ["labels"], f"the labels of {format} are set in its project", "Leave it out, and set them there."
+            ctx,
+            ["labels"],
+            f"{format} defines the labels in its project settings",
+            "Remove {options}, and add the labels there.",
         )
     setup_gpu(gpu_id)
     nlp = blank_pipeline(model.removeprefix(BLANK)) if blank else load_pipeline(model)
@@ -97,7 +101,8 @@ def suggest_cli(
     chosen = suggest(None if blank else nlp, records, limit, annotated=known_texts)
     if not chosen:
         raise UserError(
-            "There is no text to select: all are annotated or empty", "Use other texts, or fewer files in --annotated."
+            "There are no texts to select, because all texts are empty or already annotated",
+            "Use other texts, or remove files from --annotated.",
         )
     tasks = make_tasks(nlp, chosen, shown)
     if format == ANNOTATION_PAGE:
@@ -122,4 +127,4 @@ def suggest_cli(
         msg.good(f"{output}: {pluralize(len(chosen), 'text')} to annotate in {format}")
         if tool.interface:
             write_text(interface, tool.interface(shown))
-            msg.info(f"{interface}: the labelling interface")
+            msg.info(f"{interface}: labelling interface for the settings of the {format} project")

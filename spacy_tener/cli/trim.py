@@ -25,7 +25,7 @@ def trim_cli(
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a new directory")],
     min_count: Annotated[
-        int, typer.Option("--min-count", help="Minimum frequency of strings whose embeddings are kept", min=1)
+        int, typer.Option("--min-count", help="Minimum frequency in TEXTS for keeping the embedding of a string", min=1)
     ] = 1,
     half: Annotated[bool, typer.Option("--half", help="Store embeddings as 16-bit floats")] = False,
     onnx: Annotated[
@@ -55,7 +55,9 @@ def trim_cli(
         trim_rows(nlp, stream_texts(texts), min_count=min_count, half=half, component=component)
         write_pipeline(nlp, output)
     else:
-        refuse_options(ctx, ["min_count", "half", "component"], "--onnx keeps all rows", "Trim with a separate call.")
+        refuse_options(
+            ctx, ["min_count", "half", "component"], "has no effect with --onnx", "Trim with a separate command."
+        )
         _convert_to_onnx(nlp, model, texts, onnx, output)
     msg.good(f"Saved to {output}: {size_mb(output):.1f} MB instead of {before:.1f} MB")
 
@@ -70,7 +72,8 @@ def _convert_to_onnx(nlp: Language, model: str, texts: list[str], precision: str
     write_pipeline(nlp, output)
     same, changed = changed_entities(old, load_pipeline(str(output)), read)
     msg.info(
-        f"{pluralize(len(read), 'text')}: {pluralize(same, 'entity', 'entities')} in both, {len(changed)} in one only"
+        f"Compared on {pluralize(len(read), 'text')}: both pipelines predict "
+        f"{pluralize(same, 'entity', 'entities')}, and {len(changed)} are predicted by only one pipeline"
     )
     if changed:
         msg.table(changed[:_SHOWN_ENTITIES], header=("Predicted by", "Label", "Text"), divider=True)

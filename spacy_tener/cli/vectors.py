@@ -24,19 +24,24 @@ from ._common import CommandLineError, check_file, command, msg, names, refuse_o
 @command("vectors", stopped="Run the same command to continue.")
 def vectors_cli(
     ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="ONNX file, or a transformer: a directory, minilm or e5")],
+    encoder: Annotated[str, typer.Argument(help="Encoder: an ONNX file, the directory of a transformer, minilm or e5")],
     texts: Annotated[
-        list[str] | None, typer.Argument(help="Raw texts from which the words are extracted (default: words of GloVe)")
+        list[str] | None,
+        typer.Argument(help="Raw texts from which the words are extracted (default: the words of GloVe)"),
     ] = None,
     *,
     output: Annotated[Path, options.output("a file such as static.vec")],
     words: Annotated[Path | None, typer.Option("--words", help="File with one word on each line")] = None,
     max_words: Annotated[
-        int, typer.Option("--max-words", help="Maximum number of words; the first ones are used", min=1)
+        int, typer.Option("--max-words", help="Maximum number of words (the first words are used)", min=1)
     ] = 100_000,
     lang: Annotated[str, options.lang("determines the tokenizer")] = "en",
-    layers: Annotated[str, typer.Option("--layers", help="Layers of a transformer to average")] = "1,2,3,4",
-    outputs: Annotated[str, typer.Option("--outputs", help="Outputs of an ONNX file to average")] = "",
+    layers: Annotated[
+        str, typer.Option("--layers", help="Transformer layers to average, separated by commas")
+    ] = "1,2,3,4",
+    outputs: Annotated[
+        str, typer.Option("--outputs", help="Names of the ONNX outputs to average, separated by commas")
+    ] = "",
     width: Annotated[int, typer.Option("--width", help="Number of principal components", min=1)] = 100,
     force: options.Force = False,
 ) -> None:
@@ -53,11 +58,11 @@ def vectors_cli(
     if words is not None and texts:
         raise CommandLineError("Both --words and raw texts are given", "Use only one of them.")
     if not texts:
-        refuse_options(ctx, ["lang"], "there are no raw texts", "Add some, or leave it out.")
+        refuse_options(ctx, ["lang"], "used only to tokenize raw texts", "Add raw texts, or remove {options}.")
     if encoder.endswith(".onnx"):
-        refuse_options(ctx, ["layers"], "the layers of an ONNX file have names", "Use --outputs.")
+        refuse_options(ctx, ["layers"], "the layers of an ONNX file have names, not numbers", "Use --outputs.")
     else:
-        refuse_options(ctx, ["outputs"], "the layers of a transformer have numbers", "Use --layers.")
+        refuse_options(ctx, ["outputs"], "the layers of a transformer have numbers, not names", "Use --layers.")
     if words is not None:
         found = words_of_list(words)
     elif texts:
@@ -69,11 +74,11 @@ def vectors_cli(
     count, explained_variance = write_static_vectors(reader, selected, width, output)
     words_written = pluralize(count, "word")
     msg.good(
-        f"{output}: {words_written}, {width} of {reader.width} components, {explained_variance:.0%} of the variance"
+        f"{output}: {words_written}, {width} of {reader.width} components ({explained_variance:.0%} of the variance)"
     )
     if count < len(selected):
         msg.warn(
-            f"{pluralize(len(selected) - count, 'word')} left out, since the encoder has no subword tokens for them"
+            f"Skipped {pluralize(len(selected) - count, 'word')}, because the encoder has no subword tokens for them"
         )
 
 

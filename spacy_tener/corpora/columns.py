@@ -188,7 +188,7 @@ class TagReader:
             reason = f"tag '{tag[:60]}' does not belong to the scheme {schemes}"
             if self._prefixes:
                 reason += f", but the tags before it ({', '.join(sorted(self._prefixes))}) do"
-            fix = f"Set the right scheme ({', '.join(SCHEMES)}), or convert all tags of the file to one scheme."
+            fix = f"Set --scheme to the scheme of the file ({', '.join(SCHEMES)}), or convert all tags to one scheme."
             raise RecordError(reason, fix, line=line)
         self._candidates = matching
         self._prefixes.add(letter)
@@ -285,16 +285,16 @@ class ColumnReader:
                 fix += " Convert a file with comma-separated values to tab-separated values."
             raise RecordError("the line has one column", fix, line=number)
         if len(columns) != self.width:
-            reason = f"the line has {len(columns)} columns, the lines before it {self.width}"
+            reason = f"the line has {len(columns)} columns, but the lines before it have {self.width}"
             raise RecordError(reason, "Use the same number of columns in every line.", line=number)
         for name, column in (("token", self.token), ("tag", self.tag)):
             if not -self.width <= column < self.width:
-                reason = f"the line has {self.width} columns, so the column of the {name} doesn't exist"
+                reason = f"the {name} column doesn't exist, because the line has only {self.width} columns"
                 raise RecordError(reason, f"Set --{name}-column to an existing column.", line=number)
         if not columns[self.token]:
-            which = "first column" if self.token == 0 else "column"
+            which = "the token in the first column" if self.token == 0 else "the token"
             fix = "Add the token or remove the line."
-            raise RecordError(f"the {which}, the token, is empty", fix, line=number)
+            raise RecordError(f"{which} is empty", fix, line=number)
 
 
 def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
@@ -314,8 +314,10 @@ def align_with_text(sentence: Sentence, text: str, line: int) -> Sentence:
         start = text.find(token, end) if token else len(text)
         gap = text[end:start]
         if start < 0 or gap.strip():
-            reason = f"the text has {excerpt(text[end:].lstrip()[:20])}, but the next token is {excerpt(token)}"
-            raise RecordError(reason, "Correct the text, or remove its line.", line=line)
+            reason = (
+                f"the text continues with {excerpt(text[end:].lstrip()[:20])}, but the next token is {excerpt(token)}"
+            )
+            raise RecordError(reason, "Correct the line `# text = `, or remove it.", line=line)
         if tokens and gap.startswith(" "):
             spaces[-1], gap = True, gap[1:]
         for new in filter(None, (gap, token)):
@@ -419,6 +421,6 @@ def _without_position(token: str, number: int) -> str:
     """Remove the position in the word from a token: `技` for `技1`. Raises a RecordError if there is no position."""
     match = _POSITIONED.fullmatch(token)
     if match is None:
-        fix = "Write each token as a character and its position (科0), or use the format 'columns'."
-        raise RecordError(f"'{token[:60]}' does not end in its position in the word", fix, line=number)
+        fix = "Write each token as a character and its position, such as 科0, or use the format 'columns'."
+        raise RecordError(f"'{token[:60]}' does not end with its position in the word", fix, line=number)
     return match[1]

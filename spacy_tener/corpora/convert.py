@@ -87,7 +87,7 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
     if output.suffix == OUTPUT_SUFFIX and not os.path.isdir(output):
         if len(files) != 1:
             fix = "Use a directory as the output. `spacy train` accepts a directory as a corpus."
-            raise InputError(str(output), f"one output for {len(files)} inputs", fix)
+            raise InputError(str(output), f"a single output file for {len(files)} input files", fix)
         return [ConversionJob(files[0].address, output, files[0].found)], left_out
     if os.path.exists(output) and not os.path.isdir(output):
         raise InputError(str(output), "not a directory", "Use a directory, or a path that ends in .spacy.")
@@ -96,7 +96,7 @@ def plan_jobs(inputs: Sequence[str | Path], output: str | Path) -> tuple[list[Co
         target = output / output_name(PurePath("stdin" if file.address == STDIN else file.name))
         if target in jobs:
             reason = f"both {jobs[target].source} and {file.address} would be written to {target}"
-            raise InputError(file.address, reason, "Convert them one by one, each with an output `NAME.spacy`.")
+            raise InputError(file.address, reason, "Convert each file separately, with `--output NAME.spacy`.")
         jobs[target] = ConversionJob(file.address, target, file.found)
     return list(jobs.values()), left_out
 
@@ -169,7 +169,7 @@ def convert_jobs(
     if stray and not written:
         raise CorpusError(
             ", ".join(job.source for job in jobs[:3]),
-            "there is no corpus",
+            "no corpus was found",
             f"Check the inputs and the format. {stray}",
         )
 
@@ -192,10 +192,10 @@ def _convert(job: ConversionJob, options: CorpusOptions, lang: str | None, token
         write_bytes(job.output, binary.to_bytes())
     elif left_out := report.notes.counts[Event.LEFT_OUT]:
         raise CorpusError(
-            job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate at least one."
+            job.source, f"no record is annotated. {Event.LEFT_OUT.value}: {left_out:,}", "Annotate at least one record."
         )
     elif Event.NOT_A_CORPUS not in report.notes.counts:
-        raise CorpusError(job.source, "there is no annotated sentence or text in it", "Check the path and the format.")
+        raise CorpusError(job.source, "contains no annotated sentence or text", "Check the path and the format.")
     return report
 
 
@@ -245,7 +245,9 @@ def detect_language(texts: Iterable[str]) -> str:
     letters = [char for char in text if char.isalpha()]
     han = sum("\u3400" <= char <= "\u9fff" or char >= "\U00020000" for char in letters)
     if not letters or han + sum(char <= _LAST_LATIN_LETTER for char in letters) < 0.98 * len(letters):
-        raise UserError("The language cannot be detected by the letters", "Set it, for example with `--lang de`.")
+        raise UserError(
+            "The language cannot be detected from the characters", "Set the language, for example with `--lang de`."
+        )
     if han >= 0.05 * len(letters):
         return "zh"
     words = _WORD.findall(text.lower())

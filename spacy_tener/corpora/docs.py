@@ -215,5 +215,5 @@ def read_examples(nlp: Language, path: Path, *, gold_preproc: bool = False, limi
         warnings.filterwarnings("ignore", r"\[W090\]")
         examples = list(islice(CheckedCorpus(path, gold_preproc=gold_preproc)(nlp), limit))
     if not examples:
-        raise UserError(f"{path}: there are no Docs in .spacy files", "Create them with `spacy tener convert`.")
+        raise UserError(f"{path}: contains no texts in .spacy files", "Create .spacy files with `spacy tener convert`.")
     return examples

@@ -26,7 +26,7 @@ def assign_folds(docs: Sequence[Doc], folds: int) -> list[int]:
     names = [text_key(doc.text) for doc in docs]
     order = sorted(set(names), key=lambda name: hashlib.blake2b(name.encode("utf8", "surrogatepass")).digest())
     if len(order) < folds:
-        fix = f"Use at most --folds {len(order)}." if len(order) > 1 else "Use a corpus with more Docs."
+        fix = f"Use at most --folds {len(order)}." if len(order) > 1 else "Use a corpus with more texts."
         raise UserError(f"{pluralize(len(order), 'different text')} cannot be divided into {folds} folds", fix)
     fold = {name: index % folds for index, name in enumerate(order)}
     return [fold[name] for name in names]

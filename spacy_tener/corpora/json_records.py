@@ -98,7 +98,7 @@ def check_record(value: object) -> JsonRecord:
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):x}"
         reason = f"the record contains half of a surrogate pair ({half})"
-        raise RecordError(reason, "Write its text as valid JSON.") from None
+        raise RecordError(reason, "Remove this half, or add the other half.") from None
     except RecursionError as error:
         raise _not_json(json_fault(error)) from None
     return value
@@ -143,7 +143,7 @@ def _parse_values(text: str) -> Iterator[tuple[int, object]]:
         position = _skip_separators(text, end)
     if in_list and text[position:].strip() != "]":
         line += text.count("\n", counted, position)
-        yield line, RecordError("the JSON list does not end here", "Check that the file is complete.")
+        yield line, RecordError("the JSON list has no closing bracket", "Check that the file is complete.")
 
 
 def _skip_separators(text: str, position: int) -> int:
@@ -333,7 +333,7 @@ def _tag_name(tag: object, names: tuple[str, ...]) -> str:
         raise RecordError(f"a tag is neither a string nor a number: {excerpt(tag)}", SEE_HELP)
     if not 0 <= tag < len(names):
         fix = "Pass the names of all tags in order, for example --tag-names O,B-PER,I-PER."
-        raise RecordError(f"tag {tag} has no name: {pluralize(len(names), 'name')} given", fix)
+        raise RecordError(f"tag {tag} has no name ({pluralize(len(names), 'name')} given)", fix)
     return names[tag]
 
 

@@ -58,7 +58,9 @@ def parse_label_studio(record: JsonRecord, note: Note, names: Sequence[str]) -> 
         )
     texts = _collect_strings(data)
     if names and texts.keys().isdisjoint(names):
-        reason = f"'data' contains none of the texts {', '.join(names)}, but {excerpt(list(texts))}"
+        reason = (
+            f"'data' contains none of the keys {', '.join(names)}; the keys of its texts are {excerpt(list(texts))}"
+        )
         raise RecordError(reason, "Pass the keys of the annotated texts, for example `--texts title,body`.")
     spans = _spans_by_text(texts, (ground_truths or valid_annotations)[0], note)
     named = [key for key in names if key in texts]
@@ -87,7 +89,7 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
     unnamed = [tag for tag in keys if tag not in texts]
     if len({keys[tag] for tag in unnamed}) < len(unnamed):
         reason = f"there are entities of several texts ({', '.join(unnamed)}), but 'data' has no texts with these keys"
-        raise RecordError(reason, "Use the names of the tags in the labelling interface as the keys of the texts.")
+        raise RecordError(reason, "Rename the keys in 'data' to the tag names in the labelling interface.")
     by_text: dict[str, list[EntitySpan]] = {}
     for tag, key in keys.items():
         by_text.setdefault(key, []).extend(by_tag[tag])
@@ -115,7 +117,7 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> s
     if len(candidates) > 1:
         candidates = [key for key in candidates if "." not in key] or candidates
     if len(candidates) != 1:
-        reason = f"'data' has no 'text' but {len(texts)} other strings: {excerpt(list(texts))}"
+        reason = f"'data' has no key 'text', and {len(texts)} other keys with strings: {excerpt(list(texts))}"
         raise RecordError(reason, "Pass the keys of the annotated texts, for example `--texts title,body`.")
     return candidates[0]
 

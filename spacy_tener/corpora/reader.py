@@ -88,7 +88,7 @@ class CorpusOptions:
         find_scheme(self.scheme)
         check_choice("value of overlap", self.overlap, OVERLAPS)
         if 0 in (self.token_column, self.tag_column):
-            raise UserError("There is no column 0", "Columns are numbered from 1, or from -1 for the last.")
+            raise UserError("There is no column 0", "Use 1 for the first column, or -1 for the last column.")
         check_encoding(self.encoding)
 
 

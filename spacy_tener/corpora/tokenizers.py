@@ -32,7 +32,7 @@ def blank_pipeline(lang: str, tokens: str = WORDS) -> Language:
         nlp = spacy.blank(lang)
     except ImportError as error:
         reason = f"spaCy has no tokenizer for the language '{lang}': {error}"
-        raise UserError(reason, "Install the package, or use `xx`, which needs no other package.") from error
+        raise UserError(reason, "Install the missing package, or use `xx`, which requires no other package.") from error
     if lang == "xx":
         nlp.tokenizer = make_multilingual_tokenizer(list(get_args(Script)))(nlp)
     return nlp

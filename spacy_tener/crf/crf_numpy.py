@@ -62,7 +62,7 @@ class CRFPredictor:
         Short texts may have fewer than k tag sequences.
         """
         if k < 1:
-            raise ValueError(f"k best paths need a k of 1 or more, got {k}")
+            raise ValueError(f"k must be at least 1, got {k}")
         packing = packing_of(self.layout, emissions.shape, lengths)
         return list_viterbi(*self._decodable(emissions, packing, allowed), packing, k)
 

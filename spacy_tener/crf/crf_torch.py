@@ -141,7 +141,7 @@ class CRF(nn.Module):
         """
         old = self.layout
         if n_labels < old.n_labels:
-            raise ValueError(f"a CRF cannot shrink from {old.n_labels} entity types to {n_labels}")
+            raise ValueError(f"a CRF with {old.n_labels} entity types cannot be reduced to {n_labels}")
         extended = CRF(n_labels).to(self.start)
         tags = torch.from_numpy(old.within(extended.layout)).to(self.start.device)
         openers, closers = tags[old.openers], tags[old.closers] - extended.layout.closers.start
@@ -193,7 +193,7 @@ class CRF(nn.Module):
         RETURNS (Tensor): *Shape:* (sequences,)
         """
         if (tags is None) == (allowed is None):
-            raise ValueError("the loss of a CRF needs either tags or a mask of allowed tags")
+            raise ValueError("pass either tags or allowed, a mask of the allowed tags, to compute the loss of a CRF")
         emissions, weights = self.copy_to_cpu(emissions)
         packing = self._packing(emissions, lengths)
         if tags is not None:

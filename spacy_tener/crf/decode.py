@@ -134,8 +134,8 @@ def decode_uncertain(
     impossible = sequence_of_run[runs.order[~(best > -np.inf)]]
     if impossible.size:
         raise ValueError(
-            f"no path of allowed tags with a finite score for sequence(s) {np.unique(impossible).tolist()}: the tags "
-            "allowed for neighbouring tokens contradict each other, or the emissions are not finite"
+            f"no allowed tag sequence has a finite score for text(s) {np.unique(impossible).tolist()}: the tags "
+            "allowed for adjacent tokens contradict each other, or the emissions are not finite"
         )
     tags[uncertain[runs.forward]] = found
 

@@ -50,8 +50,8 @@ def check_spans(spans: EntitySpans, forward_backward: ForwardBackward) -> None:
     if wrong.size:
         values = tuple(int(column[wrong[0]]) for column in spans)
         raise ValueError(
-            f"span {wrong[0]} (sequence, start, end, label) = {values} does not lie in its sequence, "
-            "or its label is not that of an entity type"
+            f"span {wrong[0]} (sequence, start, end, label) = {values} is outside of its sequence, "
+            "or its label is not the index of an entity type"
         )
 
 

@@ -66,7 +66,7 @@ def build_char_embed(
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width + bigram_width)
     """
     if bigram_vectors and not bigram_width:
-        raise SettingError("bigram_width must be above 0 if there are bigram_vectors; got 0")
+        raise SettingError("bigram_width must be above 0 if bigram_vectors is set; got 0")
     widths = {UNIGRAM: width}
     if bigram_width:
         widths[BIGRAM] = bigram_width

@@ -42,8 +42,8 @@ class Lattice:
     def __post_init__(self) -> None:
         if len(self.lengths) != len(self.counts):
             raise ValueError(
-                "A lattice needs a number of words for each sentence: "
-                f"got {len(self.counts)} counts for {len(self.lengths)} lengths."
+                "A lattice needs the number of words of each sentence: "
+                f"got {len(self.counts)} numbers for {len(self.lengths)} sentences."
             )
         if not self.n_words == len(self.heads) == len(self.tails):
             raise ValueError(
@@ -54,7 +54,7 @@ class Lattice:
         if outside.any():
             word = int(outside.argmax())
             raise ValueError(
-                "A word of a lattice must lie in its sentence, its head not after its tail: "
+                "A word of a lattice must be inside its sentence, and must not end before it starts: "
                 f"word {word} goes from {self.heads[word]} to {self.tails[word]} in a sentence of "
                 f"{np.repeat(self.lengths, self.counts)[word]} characters."
             )
@@ -67,7 +67,7 @@ class Lattice:
         """
         for name, got, expected in [("characters", characters, self.n_characters), ("words", words, self.n_words)]:
             if got != expected:
-                raise ValueError(f"There must be a row for each of the lattice's {expected} {name}; got {got} rows.")
+                raise ValueError(f"The lattice has {expected} {name}, but got {got} rows of features.")
 
     @property
     def n_characters(self) -> int:

@@ -239,8 +239,8 @@ def _init(
     lexicon.prepare()
     if not len(lexicon):
         warnings.warn(
-            "The lexicon of spacy_tener.LexiconEmbed.v1 is empty: no word will be found in any text. Check its source "
-            "in the config, and its limits on frequency and length.",
+            "The lexicon of spacy_tener.LexiconEmbed.v1 is empty, so no words will be found in texts. Check the "
+            "lexicon's source in the config, and its limits on frequency and length.",
             stacklevel=2,
         )
     init_tables(embedder)

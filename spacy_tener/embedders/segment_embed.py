@@ -104,7 +104,7 @@ class SegmentVocabulary(Vocabulary):
         if digest != trained_digest:
             warnings.warn(
                 f"The pipeline was trained with the segmenter {trained} ({trained_digest}), but {installed} "
-                f"({digest}) segments differently: expect more errors. Install {trained}, or train again.",
+                f"({digest}) segments differently: expect more errors. Install {trained}, or train the pipeline again.",
                 stacklevel=2,
             )
 

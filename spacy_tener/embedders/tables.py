@@ -106,7 +106,7 @@ class Vocabulary(ABC):
         if set(parts) != set(self.tables):
             raise ValueError(
                 f"The saved embedder has the tables {sorted(parts)}, but the config requires {sorted(self.tables)}. "
-                "Load it with the config that it was trained with."
+                "Load the embedder with the config that it was trained with."
             )
         self.tables = {name: StringTable(parts[name]) for name in self.tables}
         self.pretrained, self.frequent = {}, {}
@@ -271,7 +271,7 @@ def check_loaded(model: Model[Any, Any]) -> None:
     for embedder in table_embedders(model):
         unknown = sorted(set(embedder.attrs) - {"vocabulary"})
         if unknown:
-            raise ValueError(f"the layer '{embedder.name}' does not have the attributes {unknown}")
+            raise ValueError(f"the layer '{embedder.name}' has no attributes named {unknown}")
 
 
 def load_vectors(

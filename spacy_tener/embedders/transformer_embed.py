@@ -174,24 +174,28 @@ def _assemble(
     available = transformer.config.num_hidden_layers
     if config.highest_layer > available:
         raise UserError(
-            f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, as many as the transformer has; "
-            f"got {config.layers}",
-            "Name lower layers.",
+            f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, the number of layers of the "
+            f"transformer; got {config.layers}",
+            "Use lower layer numbers.",
         )
     if config.frozen_layers >= available:
-        reason = f"spacy_tener.TransformerEmbed.v1: frozen_layers must be below {available}, the number of all"
-        raise UserError(f"{reason}; got {config.frozen_layers}", "Set frozen = true to train none of them.")
+        reason = (
+            f"spacy_tener.TransformerEmbed.v1: frozen_layers must be less than {available}, the number of all layers"
+        )
+        raise UserError(f"{reason}; got {config.frozen_layers}", "To freeze all layers, set frozen = true.")
     if isinstance(config.layers, int) and available - config.layers + 1 < config.frozen_layers:
-        reason = f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers begin below the"
-        fix = f"Set layers to at most {available - config.frozen_layers + 1}, or freeze fewer."
-        raise UserError(f"{reason} frozen_layers {config.frozen_layers}", fix)
+        reason = (
+            f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers are used, but the first"
+        )
+        fix = f"Set layers to at most {available - config.frozen_layers + 1}, or lower frozen_layers."
+        raise UserError(f"{reason} {config.frozen_layers} layers are frozen", fix)
     # Freezing some layers requires that the encoder is a plain sequence of layers. In other models, the encoder also
     # adds position biases between layers or normalizes the last layer's output.
     encoder = getattr(transformer, "encoder", None)
     if config.frozen_layers and (encoder is None or [name for name, _ in encoder.named_children()] != ["layer"]):
         kind = transformer.config.model_type
-        reason = f"spacy_tener.TransformerEmbed.v1: the layers of a {kind!r} cannot be frozen one by one"
-        raise UserError(reason, "Set frozen_layers = 0, or take a BERT, RoBERTa or ELECTRA.")
+        reason = f"spacy_tener.TransformerEmbed.v1: single layers of a {kind!r} model cannot be frozen"
+        raise UserError(reason, "Set frozen_layers = 0, or use a BERT, RoBERTa or ELECTRA model.")
     window = min(config.window, longest)
     subword_tokenizer = TokenizerJson(tokenizer).subword_tokenizer(window, min(config.overlap, window // 4))
     return PretrainedTransformer(transformer, subword_tokenizer, config)
@@ -235,8 +239,9 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     """
     if not name:
         raise UserError(
-            "TransformerEmbed has no transformer: its name is null",
-            "Give a directory or a name on the Hugging Face Hub, as in `--paths.transformer bert-base-chinese`.",
+            "TransformerEmbed has no transformer, because `name` is null",
+            "Set it to a directory or a name on the Hugging Face Hub, for example with `--paths.transformer "
+            "bert-base-chinese`.",
         )
     library = _library()
     if str(name) == E5:
@@ -249,9 +254,9 @@ def load_pretrained(name: str | Path | None) -> tuple[Any, Any]:
     except Exception as error:  # transformers raises many exception types
         raise UserError(
             f"TransformerEmbed cannot load the transformer {str(name)!r}: it is neither a directory with a model and "
-            "its tokenizer, nor a name that the Hugging Face Hub or the local cache of it has",
-            "Check the name, or the connection; without one, give the directory of a downloaded model. The library "
-            f"transformers says: {str(error).strip().splitlines()[0]}",
+            "its tokenizer, nor the name of a model on the Hugging Face Hub or in its local cache",
+            "Check the name and the network connection, or use the directory of a downloaded model. Error of the "
+            f"library transformers: {str(error).strip().splitlines()[0]}",
         ) from error
     _check(transformer, tokenizer, str(name))
     return transformer, tokenizer
@@ -300,6 +305,7 @@ def _check(transformer: Any, tokenizer: Any, name: str) -> None:
         )
     if not tokenizer.is_fast:
         raise UserError(
-            f"TransformerEmbed cannot use {name!r}: its tokenizer has no offsets, as it is not a fast tokenizer",
-            "Use a transformer that has a tokenizer.json.",
+            f"TransformerEmbed cannot use {name!r}: its tokenizer provides no offsets, because it is not a fast "
+            "tokenizer",
+            "Use a transformer with a tokenizer.json.",
         )

@@ -41,9 +41,11 @@ class TransformerEmbedConfig:
     def __post_init__(self) -> None:
         check_window(self.window, self.overlap)
         if self.frozen and self.frozen_layers:
-            raise SettingError(f"frozen = true trains no layer, so frozen_layers must be 0; got {self.frozen_layers}")
+            raise SettingError(
+                f"frozen_layers must be 0 if frozen = true, which freezes all layers; got {self.frozen_layers}"
+            )
         if isinstance(self.layers, list) and min(self.layers) < self.frozen_layers:
-            raise SettingError(f"layers must not be below the frozen_layers {self.frozen_layers}; got {self.layers}")
+            raise SettingError(f"layers must not be lower than frozen_layers ({self.frozen_layers}); got {self.layers}")
 
     @property
     def highest_layer(self) -> int:

@@ -184,8 +184,8 @@ class PretrainedTransformer(nn.Module):
             return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
         if self.config.mixed_precision and device.type == "cuda" and not torch.cuda.is_bf16_supported():
             raise UserError(
-                "spacy_tener.TransformerEmbed.v1: mixed_precision is true, but this GPU does not have bfloat16",
-                'Set mixed_precision = "gpu", which leaves it off on such a GPU, or false.',
+                "spacy_tener.TransformerEmbed.v1: mixed_precision is true, but this GPU does not support bfloat16",
+                'Set mixed_precision = false, or "gpu" to use it only on GPUs with bfloat16.',
             )
         return self.config.mixed_precision
 

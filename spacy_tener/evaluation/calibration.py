@@ -129,7 +129,7 @@ def find_fold_outcomes(folds: Iterable[tuple[Language, Sequence[Example]]], pipe
 
 def _check_found(outcomes: Outcomes, source: Path) -> None:
     if not outcomes.counted.size:
-        raise UserError(f"{source}: the pipeline finds no entity", "Use texts with entities of its labels.")
+        raise UserError(f"{source}: the pipeline predicts no entities", "Use texts with entities that have its labels.")
 
 
 def _find_outcomes(
@@ -169,9 +169,9 @@ def check_sample_size(outcomes: Outcomes, source: Path) -> None:
     wrong = outcomes.right.size - right
     if min(right, wrong) < MIN_OUTCOMES:
         raise UserError(
-            f"{source}: too few entities to fit a temperature: {right} right, {wrong} wrong",
-            f"At least {MIN_OUTCOMES} right and {MIN_OUTCOMES} wrong entities are needed. Annotate more texts, or "
-            "calibrate on the training texts: review them with a config, and pass the output directory with --folds.",
+            f"{source}: too few predicted entities to fit a temperature: {right} correct, {wrong} wrong",
+            f"At least {MIN_OUTCOMES} correct and {MIN_OUTCOMES} wrong entities are needed. Annotate more texts, or "
+            "calibrate on the training texts: run `tener review CONFIG DATA`, and pass its output with --folds.",
         )
 
 
@@ -180,7 +180,8 @@ def _check_labels(annotated: set[str], labels: Sequence[str], name: str, source:
         raise UserError(f"{source}: no entities are annotated", "Use texts with annotated entities.")
     if not annotated & set(labels):
         raise UserError(
-            f"{source}: its labels ({', '.join(sorted(annotated))}) are not labels of '{name}' ({', '.join(labels)})",
+            f"{source}: none of the annotated labels ({', '.join(sorted(annotated))}) is a label of '{name}' "
+            f"({', '.join(labels)})",
             "Use texts that are annotated with the labels of the pipeline.",
         )
 
@@ -267,7 +268,7 @@ def _scipy() -> Any:
         import scipy.optimize
         import scipy.stats
     except ImportError as error:
-        raise UserError("Calibration requires scipy", install("scipy")) from error
+        raise UserError("Calibration requires scipy, which is not installed", f"Run `{install('scipy')}`.") from error
     return scipy
 
 
@@ -305,7 +306,7 @@ def cross_validate(outcomes: Outcomes) -> Probabilities:
     if len(texts) < 2:
         raise UserError(
             "Cross-validation needs more than one text with entities",
-            "Annotate more texts, or pass other texts with --test.",
+            "Annotate more texts, or pass a test set with --test.",
         )
     probabilities = np.zeros(outcomes.right.size)
     for fold in range(N_FOLDS):

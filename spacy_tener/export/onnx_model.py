@@ -251,7 +251,7 @@ def find_tagger(nlp: Language, name: str | None = None) -> Exportable:
     if name is None and found:
         name, *others = found
         if others:
-            fix = f"Choose one by --component: {', '.join(found)}."
+            fix = f"Choose a component with --component: {', '.join(found)}."
             raise UserError(f"The pipeline has {len(found)} components to export", fix)
     pipe = found[name] if name is not None and name in found else find_crf_pipe(nlp, name)
     bounds = {"doc.ents"}
@@ -285,8 +285,8 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
         elif not _has_character_tokens(nlp):
             reason, fix = "can only be exported if each character is a token", "Empty the list"
         elif name != full[0] or name not in components_before(nlp, pipe):
-            reason = f"can only be exported from one list before '{pipe.name}'"
-            fix = "Move the words there, or empty the list"
+            reason = f"can only be exported if they are in a single list before '{pipe.name}'"
+            fix = "Move the words to such a list, or empty this list"
         else:
             continue
         fix += f" with nlp.get_pipe('{name}').clear(), and save the pipeline."
@@ -301,9 +301,9 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
 def _check_input(nlp: Language, pipe: TenerNER) -> None:
     """Raise an error if a component has no labels, or if it tags the tokens of a word tokenizer."""
     if not pipe.labels:
-        raise UserError(f"'{pipe.name}' has no labels", "Train it first.")
+        raise UserError(f"'{pipe.name}' has no labels", "Train the component first.")
     if pipe.settings.view == "tokens" and not _has_character_tokens(nlp):
-        raise UserError(f"The tokens of '{pipe.name}' are words, whose tokenizer cannot be exported", DISTIL_FIX)
+        raise UserError(f"'{pipe.name}' uses words as tokens, and the tokenizer cannot be exported", DISTIL_FIX)
 
 
 def _has_character_tokens(nlp: Language) -> bool:
@@ -314,7 +314,7 @@ def _has_character_tokens(nlp: Language) -> bool:
 def check_libraries() -> None:
     """Raise an error if a required package is missing, or if its version is not supported."""
     for package in _LIBRARIES:
-        check_package(package, "To export a pipeline takes", f"Install it by `{install(*_LIBRARIES)}`.")
+        check_package(package, "Exporting a pipeline requires", f"Install it with `{install(*_LIBRARIES)}`.")
     import onnx
 
     if Version(onnx.__version__) >= Version(_FIRST_UNTESTED):

@@ -60,11 +60,11 @@ def to_onnx(nlp: Language, precision: Precision) -> None:
     found = [(pipe, node) for pipe in pipes.values() for node in pipe.model.walk() if node.name == "transformer_embed"]
     if not found:
         raise UserError(
-            "The pipeline has no transformer", "There is nothing to convert. The pipeline runs without torch."
+            "The pipeline has no transformer", "There is nothing to convert: the pipeline already runs without torch."
         )
     for name in (*EXPORTERS, "onnxruntime"):
         fix = f"Install the packages with `pip install onnx '{REQUIREMENT}'`."
-        check_package(name, "To convert a transformer takes", fix)
+        check_package(name, "Converting a transformer requires", fix)
     for pipe, node in found:
         embed = to_onnx_embed(node, precision)
         pipe.model.replace_node(node, embed)
@@ -178,15 +178,17 @@ def _check_output(encoder: Encoder, features: _Features, max_length: int) -> Non
             expected = features(torch.from_numpy(padded), torch.from_numpy(mask).long()).numpy()[mask]
         rows = encoder.rows(np.concatenate(ids), np.array(lengths))
         if np.abs(rows - expected).max() > _MAX_ERROR * np.abs(expected).max():
-            raise _conversion_error(encoder.source, f"its features for {max(lengths)} subword tokens differ from torch")
+            raise _conversion_error(
+                encoder.source, f"its ONNX features for {max(lengths)} subword tokens differ from those of torch"
+            )
 
 
 def _conversion_error(source: str, reason: str) -> UserError:
     tested = ", ".join(f"{name} {release}" for name, release in EXPORTERS.items())
     installed = ", ".join(f"{name} {version(name)}" for name in EXPORTERS)
     return UserError(
-        f"{source} cannot be converted by {installed}: {reason}",
-        f"Try the tested versions: {tested}. Otherwise use this transformer with torch.",
+        f"{source} cannot be converted with {installed}: {reason}",
+        f"Try the tested versions: {tested}. If they fail, use this transformer with torch.",
     )
 
 

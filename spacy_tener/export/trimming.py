@@ -54,7 +54,7 @@ def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
     if with_tables:
         fix = f"Choose a component with embedding tables: --component {', '.join(with_tables)}."
     if any(node.name == "transformer_embed" for node in models[name].walk()):
-        fix = "Convert its transformer by --onnx int8."
+        fix = "Convert its transformer with --onnx int8."
     raise UserError(f"'{name}' has no embedding tables", fix)
 
 

@@ -143,7 +143,7 @@ class FeatureCache:
             self._file = self._file or TemporaryFile()  # noqa: SIM115 - open as long as the features are kept
             if os.pwrite(self._file.fileno(), features.tobytes(), self.size_on_disk) == features.nbytes:
                 return _FilePosition(self.size_on_disk, features.shape)
-            reason = "it is full"
+            reason = "the disk is full"
         except OSError as error:
             reason = error.strerror or str(error)
         self._room_on_disk = 0

@@ -149,15 +149,16 @@ class Lexicon:
                 if len(tag_of) >= MAX_LEXICON_WORDS and word not in tag_of:
                     raise UserError(
                         f"The lexicon has more than {MAX_LEXICON_WORDS:,} words",
-                        "Give fewer: words of your domain only, or set the limits of spacy_tener.WordList.v1.",
+                        "Use fewer words, such as only the words of your domain, or set the limits of "
+                        "spacy_tener.WordList.v1.",
                     )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
         invalid = [name for name in index_of if _INVALID.search(name)]
         if invalid:
             raise UserError(
-                f"The tag {invalid[0]!r} of a lexicon's word cannot be saved",
-                "Give tags without NUL and halves of surrogate pairs.",
+                f"The tag {invalid[0]!r} of a word in the lexicon cannot be saved",
+                "Use tags without NUL characters and halves of surrogate pairs.",
             )
         indices = np.fromiter(map(index_of.__getitem__, tag_of.values()), dtype=np.int32, count=len(tag_of))
         self._fill(list(tag_of), list(index_of), indices)
@@ -256,11 +257,13 @@ class Lexicon:
                 words = saved["words"].split(SEPARATOR) if saved["words"] else []
                 tags = np.frombuffer(saved["tags"], "<i4").astype(np.int32)
                 if len(tags) != len(words) or tags.max(initial=0) >= len(saved["tag_names"]):
-                    raise ValueError("words and tags do not match")
+                    raise ValueError("the numbers of words and tags differ")
                 lexicon = cls.__new__(cls)
                 lexicon._fill(words, saved["tag_names"], tags)
             except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ValueError(f"These {len(data)} bytes are no lexicon: {error!r}. Save it again.") from error
+                raise ValueError(
+                    f"The data ({len(data)} bytes) is not a saved lexicon: {error!r}. Save the lexicon again."
+                ) from error
             _LOADED[key] = lexicon
         return lexicon
 

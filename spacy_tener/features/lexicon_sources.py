@@ -84,7 +84,9 @@ def list_files(path: Path) -> list[Path]:
         return [path]
     files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
     if not files:
-        raise InputError(str(path), f"no file in it ends in {_ENDING} (or .txt.gz, ...)", "Name a list of words.")
+        raise InputError(
+            str(path), f"no file in it ends in {_ENDING} (or .txt.gz, ...)", "Use the path of a word list."
+        )
     return files
 
 
@@ -109,8 +111,8 @@ def jieba_lexicon() -> LexiconSource:
 @lru_cache(maxsize=1)
 def read_jieba() -> Lexicon:
     """Load jieba's dictionary, with parts of speech as tags."""
-    fix = f"{install('jieba')}, or set `lexicon` to spacy_tener.WordList.v1 and a file."
-    folder = check_package("jieba", "The lexicon is read from", fix)
+    fix = f"Run `{install('jieba')}`, or set `lexicon` to spacy_tener.WordList.v1 with a file."
+    folder = check_package("jieba", "Loading the lexicon requires", fix)
     entries = read_list(folder / "dict.txt", has_tags=True, allow_jieba_format=True)
     return _lexicon_of([entry for entry in entries if len(entry.word) <= _MAX_WORD_LENGTH])
 

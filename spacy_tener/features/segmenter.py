@@ -75,7 +75,7 @@ def keys_of_tag(tag: str) -> Keys:
 @lru_cache(maxsize=1)
 def _jieba() -> Any:
     """Return an instance of jieba for this package, which other code cannot modify."""
-    check_package("rjieba", "Texts are divided into words by")
+    check_package("rjieba", "Word segmentation requires")
     import rjieba
 
     return rjieba.Jieba()

@@ -133,14 +133,16 @@ class TokenizerJson:
         return self._load()
 
     def _load(self) -> Any:
-        check_package("tokenizers", "This encoder's texts are split by", "Install it by `pip install tokenizers`.")
+        check_package(
+            "tokenizers", "The tokenizer of this encoder requires", "Install it with `pip install tokenizers`."
+        )
         from tokenizers import Tokenizer
 
         try:
             tokenizer = Tokenizer.from_buffer(self.json)
         except Exception as error:  # the library has no exception class
             raise UserError(
-                f"The tokenizer's file cannot be read: {error}", "Name the tokenizer.json of the encoder."
+                f"The tokenizer's file cannot be read: {error}", "Use the tokenizer.json of the encoder."
             ) from error
         tokenizer.no_truncation()
         tokenizer.no_padding()
@@ -158,7 +160,8 @@ class TokenizerJson:
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         except Exception as error:  # the library has no exception class
             raise UserError(
-                f"The tokenizer cannot split a text: {error}", "Repair its tokenizer.json, or name another encoder."
+                f"The tokenizer cannot split a text: {error}",
+                "Repair the encoder's tokenizer.json, or use another encoder.",
             ) from error
         ids = [np.asarray(text.ids, np.int64) for text in encoded]
         return ids, [np.asarray(text.offsets, np.int64).reshape(-1, 2) for text in encoded]

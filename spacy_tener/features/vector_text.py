@@ -62,8 +62,8 @@ class RowFilter:
     def check_width(self, actual: int) -> None:
         """Raise an InputError if the vectors in the file do not have the required width."""
         if self.width is not None and actual != self.width:
-            reason = f"vectors of width {actual}, but width {self.width} is wanted"
-            fix = f"Set the width in the config to {actual}, or give vectors of width {self.width}."
+            reason = f"the vectors have the width {actual}, but the config requires {self.width}"
+            fix = f"Set the width in the config to {actual}, or use vectors of width {self.width}."
             raise InputError(str(self.path), reason, fix)
 
     def select(self, name: str, place: str) -> bool:
@@ -113,7 +113,7 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
     chunks = _chunks(selection.path)
     lines = next(chunks, [])
     if not lines:
-        raise InputError(path, "the file is empty", "Give a file with a string and its values on each line.")
+        raise InputError(path, "the file is empty", "Use a file with a string and its vector on each line.")
     first = lines[0] = lines[0].removeprefix(_BOM)
     _refuse_other_formats(selection.path, lines)
     header = _HEADER.fullmatch(first.strip())
@@ -128,7 +128,7 @@ def read_text_vectors(selection: RowFilter) -> FloatArray:
         number += len(chunk)
     if not selection.rows_read:
         reason = f"no vectors after the first line, `{first.decode().strip()}`"
-        raise InputError(path, reason, "Give a file with a string and its values on each line.")
+        raise InputError(path, reason, "Use a file with a string and its vector on each line.")
     joined = np.empty((sum(map(len, tables)), width), dtype=np.float32)
     end = len(joined)
     # Copy and free one array at a time. `np.concatenate` would need twice the memory.
@@ -159,7 +159,7 @@ def _chunks(path: Path) -> Iterator[list[bytes]]:
 def _refuse_other_formats(path: Path, lines: list[bytes]) -> None:
     if any(b"\0" in line for line in lines):
         fix = (
-            "Use the .vec file beside a fastText model. Save word2vec's binary format as text with gensim: "
+            "For fastText, use the .vec file instead of the .bin file. Convert word2vec's binary format with gensim: "
             "`KeyedVectors.load_word2vec_format(path, binary=True).save_word2vec_format(new_path)`."
         )
         raise InputError(str(path), "a binary file, or text that is not UTF-8", fix)
@@ -175,7 +175,7 @@ def _infer_width(path: Path, line: bytes) -> int:
     while width < len(fields) and _NUMBER.fullmatch(fields[-1 - width]):
         width += 1
     if not width:
-        raise _broken(path, 1, "expected a string and its values between spaces", line)
+        raise _broken(path, 1, "expected a string and its values, separated by spaces", line)
     return width
 
 

@@ -143,7 +143,8 @@ class WordLists:
         if unknown:
             present = ", ".join(map(repr, filter(None, lists)))
             warnings.warn(
-                f"doc._.{ATTRIBUTE} names unknown lists of words, which are ignored: {', '.join(map(repr, unknown))}. "
+                f"doc._.{ATTRIBUTE} contains unknown names of word lists, which are ignored: "
+                f"{', '.join(map(repr, unknown))}. "
                 f"Known lists: {present or 'none'}.",
                 stacklevel=2,
             )
@@ -201,8 +202,8 @@ def _parts(doc: Doc) -> list[Any]:
     parts = [value] if isinstance(value, str | Mapping) or not isinstance(value, Iterable) else list(value)
     if not all(isinstance(part, str | Mapping) for part in parts):
         raise ValueError(
-            f"doc._.{ATTRIBUTE} must be the name of a list of words, or several; got {value!r}. A dictionary has words "
-            "with their labels."
+            f"doc._.{ATTRIBUTE} must be the name of a word list, a dictionary of words and labels, or a list of "
+            f"these; got {value!r}."
         )
     return parts
 

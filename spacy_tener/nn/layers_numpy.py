@@ -43,7 +43,7 @@ class Weights:
     def __getitem__(self, name: str) -> NDArray[Any]:
         name = self._prefix + name
         if name not in self._arrays:
-            raise WeightsError(f"The weights lack '{name}'")
+            raise WeightsError(f"The weights do not contain '{name}'")
         self._used.add(name)
         return self._arrays[name]
 
@@ -61,7 +61,7 @@ class Weights:
         fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
         if not fits:
             raise WeightsError(
-                f"The weights '{self._prefix}{name}' have the shape {array.shape}, but the settings ask for "
+                f"The weights '{self._prefix}{name}' have the shape {array.shape}, but the settings require "
                 f"{tuple('any' if size is None else size for size in shape)}"
             )
         return array
@@ -80,7 +80,7 @@ class Weights:
         """
         unused = sorted(set(self._arrays) - self._used)
         if unused:
-            raise WeightsError(f"The weights hold '{unused[0]}', which the settings do not use")
+            raise WeightsError(f"The weights contain '{unused[0]}', which the settings do not use")
 
 
 class Linear:

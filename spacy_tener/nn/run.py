@@ -30,9 +30,9 @@ def check_gpu(gpu_id: int) -> None:
         return
     if not thinc.compat.has_cupy and sys.platform != "darwin":
         command = install('"cupy-cuda12x[ctk]"')
-        fix = f"{command}, or cupy-cuda13x for CUDA 13; or leave --gpu-id out for the CPU."
+        fix = f"Run `{command}`, or install cupy-cuda13x for CUDA 13. To use the CPU, remove --gpu-id."
         raise UserError(f"GPU {gpu_id} cannot be used: CuPy is not installed", fix)
-    reason = "there is no GPU" if not n_gpus else f"the last GPU is {n_gpus - 1}" if n_gpus > 1 else "the only one is 0"
+    reason = "there is no GPU" if not n_gpus else f"the last GPU is {n_gpus - 1}" if n_gpus > 1 else "the only GPU is 0"
     raise _unusable_gpu(gpu_id, reason)
 
 
@@ -52,7 +52,7 @@ def use_gpu(gpu_id: int) -> None:
 
 
 def _unusable_gpu(gpu_id: int, reason: str) -> UserError:
-    fix = "Choose one that `nvidia-smi -L` lists, or leave --gpu-id out for the CPU."
+    fix = "Choose a GPU that `nvidia-smi -L` lists. To use the CPU, remove --gpu-id."
     return UserError(f"GPU {gpu_id} cannot be used: {reason}", fix)
 
 
@@ -90,7 +90,7 @@ def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShi
         if len(tokens) < 2:
             raise UserError(
                 "The GPU's memory is too small for a single text",
-                "Lower `window` of tener_ner, and `max_units` with it, or predict on the CPU.",
+                "Lower `window` and `max_units` of tener_ner, or predict on the CPU.",
             ) from error
     # Retry outside of the except block. Inside the block, the traceback would keep the tensors of the failed attempt in
     # memory.

@@ -61,7 +61,8 @@ def from_safetensors(data: bytes) -> dict[str, Any]:
     if not intact:
         raise UserError(
             "The checksum of a part of the model is wrong",
-            "The file is damaged, or spacy_tener did not write it. Restore it from a copy, or train again.",
+            "The file is damaged, or spacy_tener did not write it. Restore the file from a backup, or train the "
+            "pipeline again.",
         )
     parts: dict[str, Any] = json.loads(arrays.pop(_VALUES).tobytes())
     uint8_arrays = parts.pop(_VALUES, ())

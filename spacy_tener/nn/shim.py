@@ -118,8 +118,8 @@ class TorchShim(Shim):
         """Return the NumPy implementation with the current weights. Raise an error if there is none."""
         if self._predictor is None:
             if self._make_predictor is None:
-                fix = "Predict with torch, or train the architecture without its variant."
-                raise UserError("A part of the model runs in torch alone, and is not exported", fix)
+                fix = "Predict with torch, or train the architecture without this variant."
+                raise UserError("A layer of the model has no NumPy implementation, and cannot be exported", fix)
             self._predictor = self._make_predictor(Weights(self.weights))
         return self._predictor
 
@@ -180,8 +180,9 @@ class TorchShim(Shim):
         reserved = sorted({_SIZES} & {*files} | {_SIZES, *files} & {*module.state_dict()})
         if reserved:
             raise ValueError(
-                f"A module with this parameter or argument cannot be saved: {', '.join(reserved)}. Rename it: a "
-                f"parameter needs another name than arguments that are bytes, and '{_SIZES}' is reserved."
+                f"Cannot save a module with these names of parameters or arguments: {', '.join(reserved)}. "
+                "Rename them: "
+                f"'{_SIZES}' is reserved, and parameters and bytes arguments must have different names."
             )
         if module is not self._model:
             self._renew_id()

@@ -41,13 +41,15 @@ class StackConfig:
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
-            raise SettingError(f"width must be a multiple of heads, which is {self.heads}; got {self.width}")
+            raise SettingError(f"width must be a multiple of heads ({self.heads}); got {self.width}")
         # Sinusoidal position embeddings consist of pairs with a sine and a cosine.
         if self.position_width % 2:
             even = "even"
             if self.position_width < self.width:
-                even = f"an even number times heads, which is {self.heads}"
-            raise SettingError(f"width must be {even}, since positions are pairs of sine and cosine; got {self.width}")
+                even = f"a multiple of 2 * heads ({2 * self.heads})"
+            raise SettingError(
+                f"width must be {even}, since position embeddings are pairs of sine and cosine; got {self.width}"
+            )
 
     @property
     def head_width(self) -> int:

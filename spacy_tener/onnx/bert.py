@@ -36,7 +36,7 @@ def write_bert(weights: BertWeights, layers: Sequence[int], precision: BertPreci
         in 4 bits is not converted.
     RETURNS (bytes): The ONNX file.
     """
-    check_package("onnx", "To write the encoder's graph takes", f"Install it by `{install('onnx')}`.")
+    check_package("onnx", "Writing the encoder's graph requires", f"Install it with `{install('onnx')}`.")
     graph = _Graph(weights, precision == "int4")
     rows = graph.embed()
     outputs = {0: rows}

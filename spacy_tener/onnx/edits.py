@@ -22,7 +22,7 @@ _LENGTHS = 4
 
 def read_graph(graph: bytes) -> Any:
     """Parse an ONNX file. Return an `onnx.ModelProto`."""
-    check_package("onnx", "To edit the encoder's graph takes", f"Install it by `{install('onnx')}`.")
+    check_package("onnx", "Editing the encoder's graph requires", f"Install it with `{install('onnx')}`.")
     import onnx
 
     return onnx.load_from_string(graph)

@@ -176,7 +176,7 @@ class Encoder:
         try:
             return int(self.rows(np.array([largest_id] * 2), np.array([2])).shape[1])
         except UserError as error:
-            reason = f"{error.reason}. Its input was the largest id of the vocabulary, {largest_id}"
+            reason = f"{error.reason}. The input was the largest ID of the vocabulary, {largest_id}"
             raise UserError(reason, error.fix) from error
 
     @cached_property
@@ -274,15 +274,16 @@ class Encoder:
             outputs: list[FloatArray] = session.run(self.outputs, feed)
         except Exception as error:  # onnxruntime's exceptions have no common base class.
             raise UserError(
-                f"{self.source} cannot read a text: {_reason(error)}",
-                "Check that the vocabulary is the encoder's own, and that its window is not longer than it can read.",
+                f"{self.source} cannot encode a text: {_reason(error)}",
+                "Check that the vocabulary belongs to the encoder, and that the window is not longer than its "
+                "maximum length.",
             ) from error
         shape = arrays[IDS].shape
         for name, output in zip(self.outputs, outputs, strict=True):
             if output.ndim != 3 or output.shape[:2] != shape:
                 raise UserError(
                     f"{self.source}: the output '{name}' has the shape {output.shape} for an input of {shape}",
-                    "Name an output with a row of features for each piece of each text.",
+                    "Use an output with a feature vector for each subword token of each text.",
                 )
         return outputs
 
@@ -304,11 +305,11 @@ def check_graph(graph: bytes, source: str) -> None:
     source (str): File name for error messages.
     """
     if graph[4:8] == _ORT_FORMAT:
-        raise UserError(f"{source} has the format of ONNX Runtime, not ONNX", "Name a file that ends in .onnx.")
+        raise UserError(f"{source} has the format of ONNX Runtime, not ONNX", "Use a file that ends in .onnx.")
     for name, reason in _OTHER_FILES.items():
         if name in graph:
             raise UserError(
-                f"{source} is refused: {reason}",
+                f"{source} cannot be used: {reason}",
                 "Put all weights into one file: onnx.save(onnx.load(path), new_path).",
             )
 
@@ -335,7 +336,7 @@ def open_session(graph: bytes, source: str, *, gpu: bool = False) -> Any:
     except Exception as error:  # onnxruntime's exceptions have no common base class.
         raise UserError(
             f"{source} cannot be loaded by onnxruntime {library.__version__}: {_reason(error)}",
-            "If it is a whole ONNX file, update onnxruntime, or export the encoder with opset_version=17.",
+            "If the file is complete, update onnxruntime, or export the encoder with opset_version=17.",
         ) from error
     return session
 
@@ -355,13 +356,13 @@ def count_threads() -> int:
 
 def _library() -> Any:
     """Import onnxruntime. Raise an error if it is not installed or too old."""
-    install = f"Install it by `pip install '{REQUIREMENT}'`, or `onnxruntime-gpu`."
+    install = f"Install it with `pip install '{REQUIREMENT}'`, or `onnxruntime-gpu`."
     check_package("onnxruntime", "The pretrained encoder needs", install)
     import onnxruntime
 
     if Version(onnxruntime.__version__) < Version(OLDEST):
         raise MissingPackageError(
-            f"The pretrained encoder needs {REQUIREMENT}; this is {onnxruntime.__version__}", install
+            f"The pretrained encoder needs {REQUIREMENT}, but {onnxruntime.__version__} is installed", install
         )
     return onnxruntime
 

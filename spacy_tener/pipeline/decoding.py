@@ -141,7 +141,7 @@ class Decoding:
         size, rows = len(self.doc.text), dict[int, tuple[int, ...]]()
         for i, (start, end, label) in enumerate(offsets):
             if not 0 <= start < end <= size:
-                raise ValueError(f"The span {start}, {end} does not lie in the Doc's {size} characters.")
+                raise ValueError(f"The span {start}, {end} is outside of the Doc's {size} characters.")
             units = self.view.unit_span(start, end)
             if units and label in self.labels:
                 rows[i] = (self.index, *units, self.labels.index(label))

@@ -261,8 +261,8 @@ class EntityLists(WordListEditor, BatchPipe):
         example = f"{list(words.entries)[index]!r} and other words" if is_own else "words"
         self._warn(
             "misaligned",
-            f"'{self.name}' leaves out {example} that do not align with tokens. In "
-            'spacy.blank("zh") each character is a token.',
+            f"'{self.name}' ignores {example} that do not align with tokens. To avoid this, use a "
+            'tokenizer that makes each character a token, such as that of spacy.blank("zh").',
         )
 
     def _set_entities(self, doc: Doc, matches: IntArray, labels: Sequence[str]) -> None:
@@ -394,14 +394,14 @@ def labelled_entries(
         first = label_of.setdefault(compare_key(word), label)
         if first != label:
             reason = f"{word[:60]!r} has two labels, {first} and {label}"
-            fix = "Give the word one label. Put labels for some Docs only into a named list."
+            fix = "Use only one label. To use another label in some Docs, put the word into a named list."
         elif not label and lines:
             reason = f"{word[:60]!r} has no label"
             fix = "Pass `label` for words without a label, or write a tab and the label after the word."
         elif not is_label(label):
             reason, fix = (
                 f"{label[:60]!r} is not a valid label",
-                "Give a label to each word, as {'云海一号': 'PRODUCT'}.",
+                "Add a label to each word, as in {'云海一号': 'PRODUCT'}.",
             )
         if reason:
             raise InputError(str(path), reason, fix, line=lines[number]) if lines else UserError(reason, fix)

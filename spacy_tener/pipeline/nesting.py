@@ -91,7 +91,7 @@ def check_annotation(docs: Iterable[Doc], key: str | None, depth: int) -> None:
     if not is_annotated:
         raise UserError(
             f"No text of the training data has doc.spans['{key}']",
-            "Convert it with `--overlap spans`, or set spans_key to the key of the group with nested entities.",
+            "Convert the corpus with `--overlap spans`, or set spans_key to the key of the group with nested entities.",
         )
 
 
@@ -102,7 +102,7 @@ def _levels(spans: Sequence[Span]) -> list[int]:
 def _check_depth(text: str, annotated: int, depth: int) -> None:
     if annotated > depth:
         raise UserError(
-            f"Entities are nested {annotated} deep, but the model has a depth of {depth}: {text[:60]!r}",
+            f"Entities have a nesting depth of {annotated}, but the model has a depth of {depth}: {text[:60]!r}",
             f"Set depth = {annotated} in the section of CRFTagger, or remove the innermost entities.",
         )
 

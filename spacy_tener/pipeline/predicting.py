@@ -134,7 +134,7 @@ class TokenizationCheck:
             return
         self._is_compared, length = True, self._characters / self._tokens
         if (trained > _MAX_CHARACTER_TOKEN_LENGTH) != (length > _MAX_CHARACTER_TOKEN_LENGTH):
-            advice = "Use the tokenizer that it was trained with."
+            advice = "Use the tokenizer that the component was trained with."
             if trained <= _MAX_CHARACTER_TOKEN_LENGTH:
                 advice = f"To process characters, set nlp.get_pipe('{name}').cfg['view'] = 'characters'"
             warnings.warn(

@@ -187,14 +187,16 @@ class NERSettings:
     def __post_init__(self) -> None:
         window = self.training_window
         if window <= 2 * self.context:
-            raise SettingError(f"window must be longer than twice the overlap, {self.context}; got {window}")
+            raise SettingError(f"window must be greater than twice the overlap ({self.context}); got {window}")
         if self.max_units < window:
-            raise SettingError(f"max_units must be at least the window, {window}; got {self.max_units}")
+            raise SettingError(f"max_units must be at least as large as window ({window}); got {self.max_units}")
         if self.spans_key and self.spans_key == self.chars_key:
-            raise SettingError(f"spans_key and chars_key must be two groups of doc.spans; both are {self.spans_key!r}")
+            raise SettingError(f"spans_key and chars_key must be different; both are {self.spans_key!r}")
         thresholds = self.threshold.values() if isinstance(self.threshold, dict) else [self.threshold]
         if not all(0.0 <= threshold <= 1.0 for threshold in thresholds):
-            raise SettingError(f"threshold must be from 0 to 1, alone or for each label; got {self.threshold}")
+            raise SettingError(
+                f"threshold must be a number from 0 to 1, or such a number for each label; got {self.threshold}"
+            )
 
 
 # Keys in `cfg` for settings.

@@ -230,7 +230,8 @@ class TenerNER(TrainablePipe):
         renamed = [names.get(label, label) for label in self.labels]
         if len(set(renamed)) < len(renamed):
             raise UserError(
-                f"Two labels of '{self.name}' would have the same name", "Choose names that are not labels yet."
+                f"Two labels of '{self.name}' would have the same name after renaming",
+                "Choose names that are not used by other labels.",
             )
         self._set_checked_labels(list(dict.fromkeys([*renamed, *labels])))
         self._set_learned(self.learned.rename(names))
@@ -301,7 +302,7 @@ class TenerNER(TrainablePipe):
         """Raise an error if the settings, the training data or the teacher do not match the model's nesting depth."""
         depth, key = self.depth, self.settings.spans_key
         if depth > 1 and key is None:
-            fix = f'Set spans_key = "sc" in the section of {self.name}: the group of doc.spans with all entities.'
+            fix = f'Set spans_key = "sc" in the section of {self.name}, to store all entities in doc.spans.'
             raise UserError(f"'{self.name}' has a depth of {depth}, but no spans_key", fix)
         if depth > 1:
             check_annotation((example.reference for example in get_examples()), key, depth)
@@ -613,8 +614,8 @@ class TenerNER(TrainablePipe):
             load(exclude=exclude - {"cfg"})
         except ValueError as error:
             if n_labels and len(self.labels) != n_labels and "dimension 'nO'" in str(error):
-                reason = f"it has {pluralize(len(self.labels), 'label')}, and this component {n_labels}"
-                fix = "Load the pipeline by spacy.load, which creates a component with the labels of the pipeline."
+                reason = f"it has {pluralize(len(self.labels), 'label')}, but this component has {n_labels}"
+                fix = "Load the pipeline with spacy.load, which creates a component with the labels of the pipeline."
                 raise UserError(reason, fix) from error
             raise
         self._tokenization_check = TokenizationCheck()
@@ -632,7 +633,8 @@ class TenerNER(TrainablePipe):
             if n_tags != expected:
                 raise UserError(
                     f"its model has {n_tags} tags, but the {len(self.labels)} labels in its cfg need {expected}",
-                    "Load 'cfg' and 'model' of the same pipeline. Restore them from a copy if one of them was changed.",
+                    "Load 'cfg' and 'model' of the same pipeline. If one of them was changed, restore both from "
+                    "a backup.",
                 )
 
 
@@ -652,7 +654,7 @@ def _checked_labels(labels: Iterable[str], component: str) -> list[str]:
     component (str): The component's name, for the error message.
     """
     if isinstance(labels, str):
-        raise ValueError(f"The labels of '{component}' must be a list, not the string {labels!r}: [{labels!r}].")
+        raise ValueError(f"The labels of '{component}' must be a list, not the string {labels!r}. Use [{labels!r}].")
     labels = list(labels)
     for label in labels:
         _check_label(label)

@@ -156,7 +156,7 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
             raise UserError(
                 f"The special case {string!r} can never match, since {reason}",
                 "Use a special case without characters of the `scripts` that are split and without East Asian "
-                "punctuation. To keep the words of a script whole, leave it out of nlp.tokenizer.scripts.",
+                "punctuation. To not split the words of a script, remove it from nlp.tokenizer.scripts.",
             )
         super().add_special_case(string, substrings)
 

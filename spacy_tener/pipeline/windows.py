@@ -232,8 +232,8 @@ def check_shared(model: Model[Any, Any], docs: Iterable[Doc]) -> None:
     listeners = [node for node in model.walk() if hasattr(node, "upstream_name")]
     if any(len(doc) and not _has_vectors(node, doc) for node in listeners for doc in docs):
         raise ValueError(
-            "tener_ner listens to a shared component, which has not processed all of these Docs. Get them from "
-            "nlp.pipe(texts, disable=['tener_ner'])."
+            "tener_ner listens to a shared component, which has not processed all of these Docs. Create the Docs "
+            "with nlp.pipe(texts, disable=['tener_ner'])."
         )
 
 

@@ -69,7 +69,7 @@ class WordListEditor(ABC):
     def _entries(self, name: str) -> Mapping[str, WordListEntry]:
         """Return the words in a list, with their entries. Raise an error if there is no list with this name."""
         if name:
-            check_choice("list of words", name, self.names)
+            check_choice("word list", name, self.names)
         return next((owner.lists.lists.get(name, WordList()).entries for owner in self.list_owners), {})
 
     def _must_hide(self, owner: WordListOwner, word: str) -> bool:
@@ -101,7 +101,7 @@ class WordListEditor(ABC):
         changed_keys = set(map(compare_key, [*removed, *valid]))
         with LOCK:
             if name and name not in self.names and len(self.names) >= MAX_LISTS:
-                raise UserError(f"There are {len(self.names):,} lists of words already", "Remove some of them.")
+                raise UserError(f"There are already {len(self.names):,} word lists", "Remove a list first.")
             changed = []
             for owner in self.list_owners:
                 old = owner.lists.lists.get(name, WordList())
@@ -151,7 +151,7 @@ def checked_words(items: Iterable[_Item], name: str) -> list[_Item]:
     found = list(islice(items, MAX_WORDS + 1))
     if len(found) > MAX_WORDS:
         raise UserError(
-            f"The list of words {name!r} would have more than {MAX_WORDS:,}",
+            f"The word list {name!r} would have more than {MAX_WORDS:,} words",
             "Nothing was changed. Add fewer words, for example only the words that occur in your texts.",
         )
     return found
@@ -160,9 +160,7 @@ def checked_words(items: Iterable[_Item], name: str) -> list[_Item]:
 def check_list_name(name: object) -> None:
     """Raise an error if a list name is not a string that can be encoded in UTF-8."""
     if not isinstance(name, str) or any("\ud800" <= char <= "\udfff" for char in name):
-        raise ValueError(
-            f"The name of a list of words must be a string that can be encoded in UTF-8, but got {name!r}."
-        )
+        raise ValueError(f"The name of a word list must be a string that can be encoded in UTF-8, but got {name!r}.")
 
 
 def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> Iterable[tuple[str, str]]:
@@ -173,11 +171,11 @@ def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> I
         this is not empty.
     """
     if isinstance(words, str):
-        raise ValueError(f"The words must be a list of words, not the string {words!r}: [{words!r}].")
+        raise ValueError(f"The words must be a list, not the string {words!r}. Use [{words!r}].")
     if isinstance(words, Mapping) and tag:
         raise ValueError(
             f"The dictionary of words has a value for each word, and {tag!r} was passed as well. Pass a list of words "
-            f"with {tag!r}, or leave {tag!r} out."
+            f"with {tag!r}, or remove {tag!r}."
         )
     return words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
 
@@ -293,8 +291,9 @@ class LexiconEditor(WordListEditor):
         if not self._tagged_owners:
             raise UserError(
                 f"The model of '{self._component}' does not use words",
-                "Train one that does, with one of the overlays segment, flat, flat-atssa and mect. Or make words "
-                f'entities: nlp.add_pipe("entity_lists", before="{self._component}").',
+                "Train a model with the overlay segment, flat, flat-atssa or mect. To label words as entities "
+                "instead, use "
+                f'nlp.add_pipe("entity_lists", before="{self._component}").',
             )
 
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:
@@ -302,6 +301,6 @@ class LexiconEditor(WordListEditor):
         if not tag or any(owner.has_tag(tag) for owner in self._tagged_owners):
             return
         names = dict.fromkeys(name for owner in self._tagged_owners for name in owner.tag_names)
-        reason = f"Unknown tag of words {tag[:60]!r}"
-        fix = f"Use one that the model was trained with: {', '.join(names)}." if names else "Leave out the tag."
+        reason = f"Unknown word tag {tag[:60]!r}"
+        fix = f"Use a tag that the model was trained with: {', '.join(names)}." if names else "Remove the tag."
         raise InputError(str(path), reason, fix, line=line) if path else UserError(reason, fix)

@@ -104,14 +104,17 @@ def cross_validation(
     composed = compose(config, settings=settings)
     # A component without a factory is sourced from another pipeline. It could be a `tener_ner`, so accept it.
     if not any(component.get("factory") in ("tener_ner", None) for component in composed["components"].values()):
-        reason = f"{config}: there is no tener_ner in its pipeline, which is {', '.join(composed['nlp']['pipeline'])}"
-        raise ConfigError(reason, "Use a config with a tener_ner, whose probabilities rank the suspected errors.")
+        reason = f"{config}: the pipeline ({', '.join(composed['nlp']['pipeline'])}) contains no tener_ner"
+        raise ConfigError(
+            reason, "Use a config with a tener_ner. Its probabilities are used to rank the suspected errors."
+        )
     if dev is not None:
         composed["paths"]["dev"] = str(dev)
     path = composed["paths"].get("dev")
     if path is None or not Path(path).exists():
         raise ConfigError(
-            f"paths.dev is {path}, which does not exist", "Pass texts to select the best model: --dev dev.spacy"
+            f"paths.dev is {path}, which does not exist",
+            "Set a development set to select the best model, for example --dev dev.spacy.",
         )
     return CrossValidation(composed, docs, output, folds, gpu_id, code)
 
@@ -175,7 +178,7 @@ def fold_run(validation: CrossValidation, fold: int, docs: Sequence[Doc]) -> Tra
     config["paths"]["train"] = str(folder / DATA)
     if corpus_reader(config).get("path") != config["paths"]["train"]:
         fix = "Set path = ${paths.train} in [corpora.train]."
-        raise ConfigError("The training corpus of the config has another path", fix)
+        raise ConfigError("The training corpus of the config does not use paths.train", fix)
     return TrainingRun(folder.name, folder, config, gpu_id=validation.gpu_id, code=validation.code)
 
 
@@ -276,14 +279,16 @@ def fold_examples(output: Path, data: Path) -> Iterator[tuple[Language, list[Exa
     folders = sorted((output / FOLDS).glob(f"*/{MODEL}"), key=lambda path: int(path.parent.name))
     review = f"`tener review CONFIG {data} --output {output}`"
     if len(folders) < 2:
-        raise UserError(f"{output}: there are no pipelines of folds", f"Train them with {review}.")
+        raise UserError(
+            f"{output}: contains no pipelines of cross-validation folds", f"Train these pipelines with {review}."
+        )
     docs = list(read_docs(data))
     texts = [text_key(doc.text) for doc in docs]
     folds = assign_folds(docs, len(folders))
     for fold, folder in enumerate(folders):
         inside = {text for text, fold_of_text in zip(texts, folds, strict=True) if fold_of_text == fold}
         if {text_key(doc.text) for doc in read_docs(folder.parent / DATA)} != set(texts) - inside:
-            fix = f"Pass the texts of the review, or review these texts with another --output: {review}."
-            raise UserError(f"{folder}: was trained on other texts than those outside its fold", fix)
+            fix = f"Pass the corpus that was reviewed, or review this corpus with a new --output: {review}."
+            raise UserError(f"{folder}: was not trained on the other folds of {data}", fix)
         nlp = spacy.load(folder)
         yield nlp, [example for example in read_examples(nlp, data) if text_key(example.reference.text) in inside]

@@ -226,7 +226,8 @@ def docs_jsonl(docs: Sequence[ReviewedDoc]) -> str:
 # Key that marks texts with nested entities, in the JSON data for pages and for decisions.
 NESTED = "nested"
 _FIX = (
-    "Pass the file that was downloaded from the page of a review. The file of `suggest --format page` is converted by "
+    "Pass the file that you downloaded from a review page. To convert a file from a page of `suggest --format "
+    "page`, use "
     "`spacy tener convert`."
 )
 
@@ -263,7 +264,7 @@ def read_decisions(path: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise InputError(str(path), f"cannot be read: {error.strerror or error}", "Check the path.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(str(path), "is not a file of decisions", _FIX) from error
+        raise InputError(str(path), "is not a JSON file of decisions", _FIX) from error
     return list(records)
 
 
@@ -283,7 +284,7 @@ def apply_to_corpus(data: Path, decisions: Path) -> tuple[bytes, Applied]:
     if applied.rejected and not applied.changed + applied.unchanged:
         about = {str(record.get("corpus") or "texts to annotate") for record in records}
         raise UserError(
-            f"{decisions}: no decision fits {data}: {applied.rejected[0]}",
+            f"{decisions}: no decision can be applied to {data}: {applied.rejected[0]}",
             f"The decisions are about another corpus: {', '.join(sorted(about))}.",
         )
     return serialize_like(corpus, docs), applied

@@ -118,7 +118,7 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
     except configparser.ParsingError as error:
         # `ParsingError` stores line numbers in `errors`. Its subclass `MissingSectionHeaderError` has `lineno` instead.
         line = getattr(error, "lineno", None) or error.errors[0][0]
-        reason = f"'{text.splitlines()[line - 1][:60]}' is neither a [section] nor a `key = value` in one"
+        reason = f"'{text.splitlines()[line - 1][:60]}' is neither a [section] nor a `key = value` line in a section"
     else:
         return parser
     raise ConfigError(f"{path}:{line}: {reason}", "Correct the line.")

@@ -214,17 +214,19 @@ def plan_extension(
         )
     annotated = {ent.label_ for doc in docs for ent in doc.ents}
     if not annotated:
-        raise UserError("no entity is annotated in the new texts", "Annotate the new label in them.")
+        raise UserError("no entity is annotated in the new texts", "Annotate the new labels in these texts.")
     unknown = sorted(set(rename).difference(pipe.labels))
     if unknown:
         raise UserError(
             f"{model} has no label {', '.join(unknown)} to rename", f"Use one of: {', '.join(pipe.labels)}."
         )
     if len({rename.get(label, label) for label in pipe.labels}) < len(pipe.labels):
-        raise UserError(f"two labels of {model} would have the same name", "Choose names that are not labels yet.")
+        raise UserError(
+            f"two labels of {model} would have the same name", "Choose names that are not used by other labels."
+        )
     wanted = list(labels) or sorted(annotated - (set(pipe.labels) - set(rename)))
     if not wanted:
-        fix = "Train on them with `spacy train`, or pass labels with --labels."
+        fix = "Train on these texts with `spacy train`, or pass labels with --labels."
         raise UserError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", fix)
     lacking = sorted(set(wanted) - annotated)
     if lacking:
@@ -233,8 +235,10 @@ def plan_extension(
     extension = Extension(model, nlp, pipe, wanted, rename)
     other_labels = sorted(annotated.difference(wanted, extension.present))
     if other_labels:
-        fix = "Add them to --labels, or remove them from the texts."
-        raise UserError(f"the new texts have other labels than {', '.join(wanted)}: {', '.join(other_labels)}", fix)
+        fix = "Add these labels to --labels, or remove them from the texts."
+        raise UserError(
+            f"the new texts also have labels other than {', '.join(wanted)}: {', '.join(other_labels)}", fix
+        )
     old_labels = {rename.get(ent.label_, ent.label_) for doc in old for ent in doc.ents}
     unknown = sorted(old_labels.difference(wanted, extension.present))
     if unknown:

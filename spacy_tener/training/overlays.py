@@ -73,7 +73,7 @@ _LANGUAGES = {
 
 _UNKNOWN_FUNCTION = re.compile(r"Could not find function '(?P<name>[^']+)' in function registry '(?P<kind>[^']+)'")
 _AVAILABLE = re.compile(r"Available names: (.*)")
-_INSTALL_FUNCTION = "Correct its name, or install the package that has it."
+_INSTALL_FUNCTION = "Correct the name, or install the package that provides it."
 _CORRECT_VALUE = "Correct or remove the value."
 _UNKNOWN_FACTORY = re.compile(r"Can't find factory for '(?P<name>[^']+)'")
 
@@ -150,7 +150,7 @@ def _suggest_fix(config: Config, overlays: Mapping[str, Config]) -> str:
         if works(*order):
             return f"Use them in the order {' '.join(order)}."
     without = [name for name in overlays if works(*(other for other in overlays if other != name))]
-    return f"They work in no order. Leave out {' or '.join(without)}." if without else ""
+    return f"These overlays cannot be combined in any order. Remove {' or '.join(without)}." if without else ""
 
 
 def with_settings(config: Config, settings: Sequence[str]) -> Config:
@@ -227,7 +227,7 @@ def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config
             part = _get(config, f"{replaced}.{reference['part']}" if reference["part"] else replaced)
             if part is None:
                 reason = f"{name}: the config has no [{section}] for {value}"
-                raise ConfigError(reason, "Use it with a config that has it.")
+                raise ConfigError(reason, "Use the overlay with a config that has this section.")
             _get(filled, section)[last] = deepcopy(part)
             if not reference["part"]:
                 _get(rest, replaced).clear()
@@ -261,12 +261,12 @@ def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, 
     pipeline = _pipeline(config)
     part = _get(config, reference["key"]) if reference["name"] in pipeline else None
     if part is None:
-        fix = f"Apply it to a config with this section. The pipeline is {srsly.json_dumps(pipeline)}."
+        fix = f"Apply the overlay to a config with this section. The pipeline is {srsly.json_dumps(pipeline)}."
         raise ConfigError(f"{name}: the config has no [{reference['key']}]", fix)
     removed = set(pipeline) - {*_pipeline(overlay, config), reference["name"]}
     if removed:
-        fix = f"Add them to nlp.pipeline in a copy of {name}, or apply it to a config without them."
-        raise ConfigError(f"{name}: removes {', '.join(sorted(removed))}", fix)
+        fix = f"Add them to nlp.pipeline in a copy of {name}, or apply {name} to a config without them."
+        raise ConfigError(f"{name}: removes the components {', '.join(sorted(removed))}", fix)
     return part
 
 
@@ -283,7 +283,7 @@ def _check_shape(updates: Config, name: str) -> None:
     for key in ("components", "initialize.components"):
         section = _get(updates, key) or {}
         if not isinstance(section, Mapping) or not all(isinstance(part, Mapping) for part in section.values()):
-            fix = "Use a section. To remove a component, leave it out of nlp.pipeline."
+            fix = "Use a section. To remove a component, remove its name from nlp.pipeline."
             raise ConfigError(f"{name}: [{key}] has a value where a section is needed", fix)
     if not isinstance(_pipeline(updates), list):
         raise ConfigError(f"{name}: nlp.pipeline is not a list", 'Use a list of names such as ["tener_ner"].')
@@ -314,8 +314,8 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
         # The config has a plain value where the overlay has a section. For example, the overlay sets `max_rate` in
         # `training.optimizer.learn_rate`, but the learning rate is a constant.
         if not any(setting.startswith("@") for setting in section):
-            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which is the value {value} here"
-            raise ConfigError(reason, "Add a function to the section, or use a config that has one.")
+            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which has the value {value} in the config"
+            raise ConfigError(reason, "Add a registered function to the section, or use a config with this section.")
 
 
 class _Function(str):
@@ -392,7 +392,8 @@ def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
         for component in (*(initialize.get("components") or {}), *callbacks):
             if component not in pipeline:
                 reason = f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-                fix = f"Use it with a config that has one. The pipeline is {srsly.json_dumps(pipeline)}."
+                fix = "Use the overlay with a config that has this component. The pipeline is "
+                f"{srsly.json_dumps(pipeline)}."
                 raise ConfigError(reason, fix)
 
 
@@ -405,7 +406,7 @@ def _check_variables(overlays: Mapping[str, Config], config: Config) -> None:
         missing = {variable for variable in variables if variable.partition(".")[0] != "here"} - available
         if missing:
             reason = f"{name}: needs {' and '.join(sorted(missing))}, which this config does not have"
-            raise ConfigError(reason, "Use a config that has it, or add it to the section with the value null.")
+            raise ConfigError(reason, "Use a config with this setting, or add the setting with the value null.")
 
 
 # --- Settings, defaults and error messages
@@ -452,7 +453,7 @@ def fill(config: Config) -> Config:
     The components are created once for validation, so this function takes about as long as loading the pipeline.
     """
     if "nlp" not in config:
-        raise ConfigError("The config has no section [nlp]", "Begin with a complete config, such as weibo or your own.")
+        raise ConfigError("The config has no section [nlp]", "Start with a complete config, such as weibo or your own.")
     check_no_ner(config)
     check_renamed(config)
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config
@@ -500,7 +501,9 @@ def _check_unknown_keys(config: Config, filled: Config) -> None:
     available = set(keys(filled))
     for key in keys(config):
         if key not in available and ".".join(key.split(".")[:2]) not in removed:
-            raise ConfigError(f"spaCy has no setting '{key}'", did_you_mean(key, sorted(available), "Remove it."))
+            raise ConfigError(
+                f"spaCy has no setting '{key}'", did_you_mean(key, sorted(available), "Remove the setting.")
+            )
 
 
 def _explain_error(text: str, what: str) -> ConfigError:

@@ -104,16 +104,16 @@ def find_transformer(name: str) -> Path:
         return Path(name)
     if name in ENCODER_PACKAGES:
         package = ENCODER_PACKAGES[name].replace("-", "_")
-        check_package(package, f"{name} is in", install(ENCODER_PACKAGES[name]))
+        check_package(package, f"{name} requires", install(ENCODER_PACKAGES[name]))
         return Path(import_module(package).get_model_path())
-    check_package("huggingface_hub", "Downloaded transformers are found with", install("transformers"))
+    check_package("huggingface_hub", "Finding downloaded transformers requires", install("transformers"))
     from huggingface_hub import snapshot_download
 
     try:
         return Path(snapshot_download(name, local_files_only=True))
     # The model was not downloaded, or the name is invalid.
     except (ValueError, OSError) as error:
-        reason = f"{name}: neither a directory nor a transformer that was downloaded"
+        reason = f"{name}: neither a directory nor a downloaded transformer"
         fix = f"Use a directory, an .onnx file, or one of: {', '.join(ENCODER_PACKAGES)}."
         raise UserError(reason, f"{fix} Run `hf download {name}` to download it.") from error
 
@@ -151,7 +151,7 @@ def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int,
         components.
     """
     if not words:
-        raise UserError("There are no words", "Pass a list with one word on each line, or raw texts.")
+        raise UserError("There are no words", "Pass a file with one word on each line (--words), or raw texts.")
     if width > min(encoder.width, len(words)):
         reason = f"{pluralize(len(words), 'word')} with {encoder.width} dimensions have fewer than {width} components"
         raise UserError(reason, f"Use --width {min(encoder.width, len(words))} or less, or more words.")

@@ -278,7 +278,9 @@ def test_changed_code_raises_error_on_resume(tmp_path, archive, make_job) -> Non
 
 
 def test_invalid_columns_raise_error_before_annotation(tmp_path, archive, run) -> None:
-    with pytest.raises(UserError, match=r"no column 'body'\. Their columns are: key, text\. Choose one by --text"):
+    with pytest.raises(
+        UserError, match=r"no column 'body'\. Their columns are: key, text\. Choose the column with --text"
+    ):
         run([archive], tmp_path / "out", text="body")
     archive.write_text('{"text": "x", "text_xentities": 1}\n')
     with pytest.raises(UserError, match="already have columns named text_x"):

@@ -142,7 +142,7 @@ def test_missing_or_unsupported_input_raises_error(tmp_path) -> None:
     with pytest.raises(InputError, match=r"missing\.txt: cannot be read: No such file"):
         read(tmp_path / "missing.txt")
     (tmp_path / "a.pdf").write_text("x")
-    with pytest.raises(InputError, match="no text among its 1 file"):
+    with pytest.raises(InputError, match="contains no text file, only 1 other file"):
         read(tmp_path)
     with pytest.raises(UserError, match="Unknown encoding"):
         ReadOptions(encoding="latin-99")

@@ -284,7 +284,7 @@ def test_missing_pyarrow_raises_error_only_for_parquet(tmp_path, archive, make_j
     for module in ("pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, module, None)
     make_job([archive], tmp_path / "out")
-    with pytest.raises(UserError, match=r"Parquet needs pyarrow.*pip install pyarrow"):
+    with pytest.raises(UserError, match=r"Parquet requires pyarrow.*pip install pyarrow"):
         make_job([tmp_path / name], tmp_path / "out", **options)
 
 

@@ -92,17 +92,17 @@ def test_tagger_has_spacy_resize_output_hook(docs):
 
 @pytest.mark.parametrize("nO", [0, 2, 3, 4, 8, -3])
 def test_invalid_number_of_tags_raises_error(nO, docs):
-    with pytest.raises(ValueError, match=f"but nO is {nO}"):
+    with pytest.raises(ValueError, match=f"but is {nO}"):
         build_crf_tagger(tok2vec(), nO=nO)
     model = tagger().initialize(docs)
-    with pytest.raises(ValueError, match=f"but nO is {nO}"):
+    with pytest.raises(ValueError, match=f"but is {nO}"):
         resize_output(model, nO)
     assert model.predict(docs)[0].shape == (10, 9)
 
 
 def test_removing_labels_from_trained_model_raises_error(docs):
     model = tagger(2).initialize(docs)
-    with pytest.raises(ValueError, match="cannot shrink from 2 entity types to 1"):
+    with pytest.raises(ValueError, match="with 2 entity types cannot be reduced to 1"):
         set_labels(model, 1)
     assert model.get_dim("nO") == 9
 

@@ -216,7 +216,7 @@ def test_row_count_mismatch_with_lattice_raises_error(name: str) -> None:
     encoder, (*floats, lattice) = make(name), inputs(name, random_lattice([6]))
     for i, (x, unit) in enumerate(zip(floats, [*["characters"] * (len(floats) - 1), "words"], strict=True)):
         short = [*floats[:i], x[1:], *floats[i + 1 :]]
-        with pytest.raises(ValueError, match=f"a row for each of the lattice's {len(x)} {unit}; got {len(x) - 1} rows"):
+        with pytest.raises(ValueError, match=f"The lattice has {len(x)} {unit}, but got {len(x) - 1} rows"):
             encoder(*short, lattice)
 
 

@@ -58,7 +58,7 @@ def test_temperature_is_saved_and_calibration_error_reported(model, data, tmp_pa
     code, output = calibrate(model, data(), "-o", model, "--force", "--test", data("test"))
     assert code == 0, output
     assert "120 entities predicted, 100 correct" in output
-    assert "The temperature is uncertain: only 100 predictions are right, 20 wrong" in output
+    assert "The temperature is uncertain, because only 100 predictions are correct and 20 are wrong" in output
     worse, better = re.search(r"before ([\d. ]+) after ([\d. ]+)", output).groups()
     assert float(better.split()[0]) < float(worse.split()[0])
     after = files(model)
@@ -79,7 +79,7 @@ def test_calibration_removes_existing_threshold(model, data):
     path.write_text(json.dumps({**cfg_of(model), "threshold": 0.99}), encoding="utf8")
     code, output = calibrate(model, data(), "-o", model, "--force")
     assert code == 0, output
-    assert "The thresholds are removed" in output
+    assert "The existing thresholds were removed" in output
     assert cfg_of(model)["threshold"] == 0.0
     assert len(spacy.load(model)(TEXT).ents) == 2
 
@@ -100,7 +100,7 @@ def test_output_directory_gets_calibrated_copy(model, data, tmp_path):
 def test_thresholds_ensure_requested_precision(model, data):
     code, output = calibrate(model, data(), "-o", model, "--force", "--precision", 0.7, "--test", data("test"))
     assert code == 0, output
-    assert "On the test set: 120 of 120 above the threshold, 0.833 correct" in output
+    assert "On the test set: 120 of 120 entities above the threshold, precision 0.833" in output
     assert set(cfg_of(model)["threshold"]) == {"GPE", "ORG", "PER"}
     assert all(0.0 < value < 1.0 for value in cfg_of(model)["threshold"].values())
     assert len(spacy.load(model)(TEXT).ents) == 2
@@ -151,8 +151,8 @@ def test_unsuitable_corpus_leaves_model_unchanged(model, data, tmp_path):
     before = files(model)
     for arguments, message in (
         ([data("bare", labels=())], "no entities are annotated"),
-        ([data("other", labels=("X", "Y"))], "its labels (X, Y) are not labels of"),
-        ([data("few", count=4)], "too few entities to fit"),
+        ([data("other", labels=("X", "Y"))], "none of the annotated labels (X, Y) is a label of"),
+        ([data("few", count=4)], "too few predicted entities to fit"),
     ):
         code, output = calibrate(model, *arguments, "-o", model, "--force")
         assert (code, message in output) == (1, True), output
@@ -203,14 +203,14 @@ def test_folds_of_other_corpus_raise_error(model, folds, data, tmp_path):
     other = save_corpus(tmp_path / "other.spacy", texts)
     code, output = calibrate(model, other, "--folds", tmp_path / "review", "-o", tmp_path / "new")
     assert code == 1
-    assert "was trained on other texts than those outside its fold" in output
+    assert "was not trained on the other folds of" in output
     assert not (tmp_path / "new").exists()
 
 
 def test_directory_without_folds_raises_error(model, folds, tmp_path):
     code, output = calibrate(model, folds, "--folds", tmp_path, "-o", tmp_path / "new")
     assert code == 1
-    assert "there are no pipelines of folds" in output
+    assert "contains no pipelines of cross-validation folds" in output
     assert "tener review CONFIG" in output
 
 

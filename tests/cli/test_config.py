@@ -118,7 +118,7 @@ def test_overlay_replaced_by_later_overlay_raises_error() -> None:
 
 def test_invalid_value_is_not_fixed_by_order_that_drops_it(overlay) -> None:
     own = overlay(f'[{TOK2VEC}]\nwidth = "wide"\n')
-    assert compose_error("flat-atssa", own).fix == f"They work in no order. Leave out {own}."
+    assert compose_error("flat-atssa", own).fix == f"These overlays cannot be combined in any order. Remove {own}."
 
 
 def test_config_without_nlp_raises_error(overlay) -> None:
@@ -266,7 +266,7 @@ def test_explicit_total_steps_are_not_overwritten(overlay) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "reason"),
     [
-        ("[a]\nb = 1\nfoo bar\n", 3, "'foo bar' is neither a [section] nor a `key = value` in one"),
+        ("[a]\nb = 1\nfoo bar\n", 3, "'foo bar' is neither a [section] nor a `key = value` line in a section"),
         ("b = 1\n[a]\n", 1, "'b = 1' is neither a [section]"),
         ("[a\nb = 1\n", 1, "'[a' is neither a [section]"),
         ("[a]\nb = 1\n[a]\nc = 1\n", 3, "the section [a] occurs twice"),
@@ -308,14 +308,17 @@ def test_missing_or_binary_file_error_names_the_file(overlay, tmp_path: Path) ->
 
 def test_overlay_with_section_for_plain_value_raises_error() -> None:
     error = compose_error("grn", base=Path("sample_en"))
-    assert error.reason == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which is the value 0.001 here"
+    assert (
+        error.reason
+        == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which has the value 0.001 in the config"
+    )
     compose("sample_en", ["sgd"])
 
 
 def test_incompatible_overlay_error_names_missing_setting(overlay) -> None:
     error = compose_error("grn")
     assert error.reason == "grn: needs paths.word_vectors, which this config does not have"
-    assert error.fix == "Use a config that has it, or add it to the section with the value null."
+    assert error.fix == "Use a config with this setting, or add the setting with the value null."
     path = overlay(f"[{TOK2VEC}]\nk = 1\n")
     assert f"{TOK2VEC.removeprefix('components.')}.k: unexpected argument" in compose_error(path).reason
 
@@ -328,7 +331,7 @@ def test_overlay_initializing_missing_component_raises_error(overlays, component
     name = next(name for name in overlays if name != "ner")
     error = compose_error(*overlays)
     assert error.reason == f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-    assert error.fix == f"They work in no order. Leave out {overlays[0]} or {overlays[1]}."
+    assert error.fix == f"These overlays cannot be combined in any order. Remove {overlays[0]} or {overlays[1]}."
 
 
 def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
@@ -345,7 +348,7 @@ def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
         (
             "[training.batcher]\na = ${here.rate}\n",
             "the config has no [training.batcher] for ${here.rate}",
-            "Use it with",
+            "Use the overlay with",
         ),
     ],
 )
@@ -420,7 +423,7 @@ def test_overlay_for_other_language_warns(arguments: list[str], warning: str, tm
     status, _, messages = run(*arguments, "--output", tmp_path / "out.cfg")
     assert status == 0
     assert warning in " ".join(messages.split())
-    assert bool(warning) == ("Leave out the overlays" in " ".join(messages.split()))
+    assert bool(warning) == ("Remove the overlays" in " ".join(messages.split()))
 
 
 def test_command_without_arguments_lists_systems() -> None:
@@ -521,10 +524,10 @@ def test_corpus_sets_schedule_of_named_config(german_corpus: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["weibo", "--lang", "de"], "--lang: weibo is the config"),
-        (["weibo", "--optimize", "accuracy"], "--optimize: weibo is the config"),
-        (["--lang", "de", "--dev", "dev.spacy"], "--dev: the training texts determine the number of steps"),
-        (["--optimize", "accuracy"], "--optimize: there is no config to compose"),
+        (["weibo", "--lang", "de"], "--lang: used only to choose a config, but the config weibo is already given"),
+        (["weibo", "--optimize", "accuracy"], "--optimize: used only to choose a config"),
+        (["--lang", "de", "--dev", "dev.spacy"], "--dev: used only with --train"),
+        (["--optimize", "accuracy"], "--optimize: no config is created without BASE"),
         (["--lang", "xy"], "spaCy has no tokenizer for the language 'xy'"),
         (["--train", "missing.spacy"], "missing.spacy: cannot be read"),
     ],
@@ -540,4 +543,4 @@ def test_unknown_language_needs_option(tmp_path: Path) -> None:
     train = save_docs(tmp_path / "train.spacy", annotated("Анна живёт в Москве", [(0, 4, "PER")], lang="ru"))
     code, _, messages = run("--train", train)
     assert code == 2
-    assert "Set it, for example with --lang ja." in messages
+    assert "Set the language, for example with --lang ja." in messages

@@ -36,7 +36,7 @@ def test_file_is_converted_and_counts_are_reported(corpus: Path, tmp_path: Path)
     assert result.code == 0
     counted = {"Format columns", "Tag scheme IOB2", "Docs written 6", "Tokens 8"}
     assert counted | {"Tokens with missing annotation 0", "Entities 6", "NAME 6"} <= set(result.lines)
-    assert "Language: zh, detected by its letters" in result.text
+    assert "Language: zh, detected from the characters in the texts" in result.text
     assert "Tags repaired: 2" in result.text
     for number in (4, 7):
         assert f"line {number}: I-NAME at the start of a sentence begins an entity" in result.text
@@ -56,7 +56,7 @@ def test_files_and_directories_are_converted_together(corpus: Path, tmp_path: Pa
     (tmp_path / "in" / "README.md").touch()
     result = convert(corpus, tmp_path / "in", "-o", tmp_path / "out")
     assert result.code == 0
-    assert "Files left out: 1 README.md" in result.text
+    assert "Skipped files: 1 README.md" in result.text
     written = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.spacy"))
     assert written == ["sub/x.spacy", "train.spacy", "x.train.spacy"]
     assert [line for line in result.lines if line.startswith("Format")] == [
@@ -160,7 +160,10 @@ def test_unknown_language_is_reported_with_option(tmp_path: Path) -> None:
     )
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "label": [[36, 41, "SKILL"]]}))
     result = convert(tmp_path / "a.jsonl", "-o", tmp_path)
-    assert "Language: unknown, but not English. Tokenized by the rules for all languages (xx)" in result.text
+    assert (
+        "Language: unknown, but not English. The texts were tokenized with language-independent rules (xx)"
+        in result.text
+    )
     assert "Set the language, for example with --lang de" in result.text
     assert "Language:" not in convert(tmp_path / "a.jsonl", "-o", tmp_path, "--lang", "de", "--force").text
 
@@ -180,8 +183,8 @@ def test_options_without_effect_are_reported(corpus: Path, tmp_path: Path) -> No
     options = ("--tag-column", "2", "--texts", "title", "--tag-names", "O,B-PER")
     result = convert(corpus, "-o", tmp_path / "out", *options)
     assert result.code == 0
-    assert "--texts had no effect It applies to labelstudio, not to columns." in result.text
-    assert "--tag-names had no effect It applies to tokens, not to columns." in result.text
+    assert "--texts had no effect It applies only to the formats labelstudio, not to columns." in result.text
+    assert "--tag-names had no effect It applies only to the formats tokens, not to columns." in result.text
     assert "--tag-column" not in result.text
     (tmp_path / "task.jsonl").write_text(json.dumps({"text": "高勇", "label": []}))
     mixed = convert(corpus, tmp_path / "task.jsonl", "-o", tmp_path / "mixed", "--overlap", "longest")

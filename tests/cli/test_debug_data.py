@@ -80,7 +80,7 @@ def test_incomplete_config_raises_error(tmp_path: Path) -> None:
     (tmp_path / "part.cfg").write_text("[training]\nmax_steps = 3\n")
     ran = CommandResult("tener", "debug-data", tmp_path / "part.cfg")
     assert "no section [nlp]" in ran.text
-    assert "Use a complete config" in ran.text
+    assert "Use a complete training config" in ran.text
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_incomplete_config_raises_error(tmp_path: Path) -> None:
         ([], "tener.cfg: Corpus path can't be None"),
         (["--paths.train", "corpus.spacy"], "corpus.spacy: cannot be read: No such file or directory Check the path."),
         (["--paths.train", "junk.spacy"], "junk.spacy: is not a .spacy file Create one with `spacy tener convert`."),
-        (["--paths.train", "empty.spacy"], "empty.spacy: there are no Docs in .spacy files Create them with"),
+        (["--paths.train", "empty.spacy"], "empty.spacy: contains no texts in .spacy files Create .spacy files with"),
         (["--paths.train"], "tener.cfg: train.path: at root: True is not"),
     ],
 )

@@ -99,11 +99,11 @@ def test_counts_per_document_are_written_on_single_line(model: Path, data: Path,
 def test_missing_package_is_reported_without_traceback(
     model: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    missing = MissingPackageError("Texts need rjieba, which is not installed", "Install it by `pip install x`.")
+    missing = MissingPackageError("Texts need rjieba, which is not installed", "Install it with `pip install x`.")
     monkeypatch.setattr(spacy, "load", Mock(side_effect=missing))
     code, text = evaluate(model, data)
     assert code == 1
-    assert text.strip().endswith("Texts need rjieba, which is not installed Install it by `pip install x`.")
+    assert text.strip().endswith("Texts need rjieba, which is not installed Install it with `pip install x`.")
     assert "Traceback" not in text
 
 
@@ -127,7 +127,7 @@ def test_error_page_is_written_with_explanations(saved: dict[str, Path], tmp_pat
     assert '"explained":{"page":"e-why.html","texts":{"1":0}}' in page
     assert '"gold":[[0,2,"ORG"]]' in why
     assert f'"review":"python -m spacy tener review {saved["tener"]} {data} --output' in page
-    assert "e.html: 1 text with errors of 2" in text
+    assert "e.html: 1 text with errors, of 2 texts" in text
     code, text = evaluate(saved["tener"], data.parent, "--page", tmp_path / "all.html")
     assert (code, '"review":""' in (tmp_path / "all.html").read_text(encoding="utf8")) == (0, True), text
 

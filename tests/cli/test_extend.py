@@ -106,18 +106,18 @@ def test_training_docs_record_annotated_labels(
         (
             [*NEW, ("北京", [(0, 2, "CITY")])],
             ["--labels", "VERB"],
-            "the new texts have other labels than VERB: CITY Add them",
+            "the new texts also have labels other than VERB: CITY Add these labels",
         ),
         (
             [*NEW, (TEXT, [(0, 3, "PER")])],
             ["--rename", "PER=NAME", "--labels", "VERB"],
-            "other labels than VERB: PER Add them",
+            "labels other than VERB: PER Add these labels",
         ),
         (NEW, ["--labels", "VERB,NOUN"], "no entity in the new texts has the label NOUN"),
         (NEW, ["--rename", "NONE=A"], "has no label NONE to rename Use one of: "),
         (NEW, ["--rename", "PER=ORG"], "two labels of"),
-        (NEW, ["--rename", "PER"], "--rename PER: not two labels"),
-        (NEW, ["--rename", "PER= "], "--rename PER=: not two labels"),
+        (NEW, ["--rename", "PER"], "--rename PER: two labels are required"),
+        (NEW, ["--rename", "PER= "], "--rename PER=: two labels are required"),
     ],
 )
 def test_unsuitable_texts_or_options_raise_error(

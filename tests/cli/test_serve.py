@@ -45,7 +45,7 @@ def test_invalid_arguments_raise_error(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     for name in [name for name in sys.modules if name.startswith("spacy_tener.serve")]:
         monkeypatch.delitem(sys.modules, name)
-    assert "Serving requires uvicorn pip install fastapi" in printed("x")
+    assert "Serving requires uvicorn Run `pip install fastapi" in printed("x")
 
 
 @pytest.fixture

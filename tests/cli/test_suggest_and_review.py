@@ -223,7 +223,7 @@ def test_review_scores_predictions_of_all_folds(tmp_path: Path, config: Path, tr
     )  # fmt: skip
     assert (code, sorted(trained)) == (0, ["1", "1", "1", "2", "2", "2"]), text
     assert "Cross-validated" in text
-    assert "training texts changed F1 by" in text
+    assert "texts changed F1 by" in text
     written = json.loads((out / "scores.json").read_text(encoding="utf8"))
     docs = list(read_docs(tmp_path / "train.spacy"))
     folds = assign_folds(docs, 2)
@@ -265,7 +265,7 @@ def test_review_resumes_and_rejects_changed_settings(tmp_path: Path, config: Pat
 def test_review_with_trained_pipeline_recommends_config(tmp_path: Path, model: Path) -> None:
     write_corpus(tmp_path / "gold.spacy", 4)
     code, text = call("review", model, tmp_path / "gold.spacy", "-o", tmp_path / "out")
-    assert (code, "use a config instead" in text) == (0, True)
+    assert (code, "use its config instead" in text) == (0, True)
     assert len(records(tmp_path / "out" / "docs.jsonl")) == 4
     suspicions = [record["suspicion"] for record in records(tmp_path / "out" / "review.jsonl")]
     assert suspicions == sorted(suspicions, reverse=True)
@@ -288,7 +288,7 @@ def test_review_limit_is_reported(tmp_path: Path, model: Path) -> None:
 def test_config_with_other_training_corpus_raises_error(tmp_path: Path, config: Path, trained: list[str]) -> None:
     command = ["review", config, tmp_path / "train.spacy", "-o", tmp_path / "out", "--folds", "2"]
     code, text = call(*command, "--set", f"corpora.train.path={tmp_path / 'train.spacy'}")
-    assert (code, "The training corpus of the config has another path" in text, trained) == (1, True, []), text
+    assert (code, "The training corpus of the config does not use paths.train" in text, trained) == (1, True, []), text
 
 
 def test_folds_are_deterministic_and_group_duplicate_texts() -> None:
@@ -305,7 +305,7 @@ def test_folds_are_deterministic_and_group_duplicate_texts() -> None:
 
 @pytest.mark.parametrize(
     ("texts", "fix"),
-    [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more Docs.")],
+    [(["甲", "乙", "甲 "], "Use at most --folds 2."), (["甲", "甲 "], "Use a corpus with more texts.")],
 )
 def test_fewer_texts_than_folds_raise_error(texts: list[str], fix: str) -> None:
     with pytest.raises(UserError, match=fix):
@@ -323,8 +323,11 @@ def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     mismatched = {**record, "text": "不在", "doc": 0}
     (tmp_path / "d.json").write_text(json.dumps([record, mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
-    assert (code, "1 decision applied, 0 without a change" in text) == (0, True)
-    assert "Decisions that don't match the corpus, left out: 1 '不在': the corpus has no such text" in text
+    assert (code, "1 correction applied, 0 existing annotations confirmed" in text) == (0, True)
+    assert (
+        "Skipped decisions, because their text or entity was not found in the corpus: 1 '不在': the corpus has no "
+        "such text" in text
+    )
     corrected = list(read_docs(tmp_path / "m.spacy"))
     assert [doc.to_json() for i, doc in enumerate(corrected) if i != number] == [
         doc.to_json() for i, doc in enumerate(docs) if i != number
@@ -332,12 +335,12 @@ def test_decisions_are_applied_and_mismatches_reported(tmp_path: Path) -> None:
     assert [ent.label_ for ent in corrected[number].ents] == ["OTHER", *(ent.label_ for ent in docs[number].ents[1:])]
     # Applying the decisions again changes nothing.
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "m.spacy", "-o", tmp_path / "n.spacy")
-    assert "0 decisions applied, 1 without a change" in text
+    assert "0 corrections applied, 1 existing annotations confirmed" in text
     assert (tmp_path / "n.spacy").read_bytes() == (tmp_path / "m.spacy").read_bytes()
     (tmp_path / "d.json").write_text(json.dumps([mismatched]), encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "o.spacy")
     assert code == 1
-    assert "no decision fits" in text
+    assert "no decision can be applied to" in text
     assert "The decisions are about another corpus: gold.spacy." in text
     assert not (tmp_path / "o.spacy").exists()
 
@@ -365,4 +368,4 @@ def test_invalid_decision_file_raises_error(tmp_path: Path, content: str) -> Non
     write_corpus(tmp_path / "gold.spacy")
     (tmp_path / "d.json").write_text(content, encoding="utf8")
     code, text = call("review", "--apply", tmp_path / "d.json", tmp_path / "gold.spacy", "-o", tmp_path / "m.spacy")
-    assert (code, "d.json: is not a file of decisions" in text) == (1, True)
+    assert (code, "d.json: is not a JSON file of decisions" in text) == (1, True)

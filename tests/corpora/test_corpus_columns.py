@@ -98,11 +98,11 @@ def test_reader_reports_tag_scheme_and_repaired_tags(tmp_path: Path) -> None:
         ("a O\nb\n", 2, "the line has one column"),
         ("a\n", 1, "the line has one column"),
         ("上,O\n海,O\n", 1, "the line has one column"),
-        ("a O\nNew York B-LOC\n", 2, "the line has 3 columns, the lines before it 2"),
-        ("a NN O\n\nb O\n", 3, "the line has 2 columns, the lines before it 3"),
-        ("a O\n O\n", 2, "the first column, the token, is empty"),
-        ("a\tO\n\tO\n", 2, "the first column, the token, is empty"),
-        ("a NN O\n  b NN O\n", 2, "the line has 4 columns, the lines before it 3"),
+        ("a O\nNew York B-LOC\n", 2, "the line has 3 columns, but the lines before it have 2"),
+        ("a NN O\n\nb O\n", 3, "the line has 2 columns, but the lines before it have 3"),
+        ("a O\n O\n", 2, "the token in the first column is empty"),
+        ("a\tO\n\tO\n", 2, "the token in the first column is empty"),
+        ("a NN O\n  b NN O\n", 2, "the line has 4 columns, but the lines before it have 3"),
         ("a O\n\nb O\nc B\n", 4, "'B' is not a tag"),
         ("a B-X\nb L-X\nc E-X\n", 3, "tag 'E-X' does not belong to the scheme BILOU"),
     ],
@@ -161,7 +161,9 @@ def test_token_and_tag_columns_can_be_specified(tmp_path: Path) -> None:
     (found,) = list(read_columns(tmp_path, text, token_column=3, tag_column=2))
     assert (found.tokens, found.spans) == (("Jane", "sang"), (EntitySpan(0, 1, "PER"),))
     assert read_columns(tmp_path, text, token_column=-2, tag_column=-3) == [found]
-    with pytest.raises(CorpusError, match=r"has 4 columns, so the column of the tag doesn.t exist.*--tag-column"):
+    with pytest.raises(
+        CorpusError, match=r"the tag column doesn.t exist, because the line has only 4 columns.*--tag-column"
+    ):
         read_columns(tmp_path, text, token_column=3, tag_column=5)
     with pytest.raises(ValueError, match="no column 0"):
         CorpusOptions(token_column=0)
@@ -207,7 +209,7 @@ def test_error_summarizes_all_invalid_lines(tmp_path: Path) -> None:
 def test_damaged_token_does_not_prevent_weibo_detection(tmp_path: Path) -> None:
     lines = [f"字{index}\tO" for index in range(40)]
     lines[20] = "字\tO"
-    with pytest.raises(CorpusError, match=r"corpus\.txt:21: '字' does not end in its position"):
+    with pytest.raises(CorpusError, match=r"corpus\.txt:21: '字' does not end with its position"):
         sentences(tmp_path, "\n".join(lines))
 
 
@@ -258,4 +260,4 @@ def test_text_comment_without_the_tokens_raises_error(tmp_path: Path, text: str,
     with pytest.raises(CorpusError, match=f'"{token}"') as error:
         sentences(tmp_path, f"# id = 1\n# text = {text}\n他 O\n在 O\n上海 B-LOC\n")
     assert f"{tmp_path / 'corpus.txt'}:2" in str(error.value)
-    assert error.value.fix.startswith("Correct the text")
+    assert error.value.fix.startswith("Correct the line")

@@ -131,7 +131,7 @@ def test_unwritable_output_error_names_the_file(write: WriteFile, tmp_path: Path
 
 @pytest.mark.parametrize("text", ["", "\n\n \n", "-DOCSTART- O\n\n", "[]"])
 def test_file_without_sentences_raises_error(write: WriteFile, tmp_path: Path, text: str) -> None:
-    with pytest.raises(CorpusError, match=r"a\.txt: there is no annotated sentence or text in it"):
+    with pytest.raises(CorpusError, match=r"a\.txt: contains no annotated sentence or text"):
         convert([write("a.txt", text)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -200,7 +200,7 @@ def test_only_english_texts_are_detected_as_english(text: str, lang: str, write:
 
 @pytest.mark.parametrize("texts", [["12 345"], ["!?", ""], []])
 def test_language_detection_requires_letters(texts: list[str]) -> None:
-    with pytest.raises(UserError, match=r"cannot be detected by the letters\. Set it"):
+    with pytest.raises(UserError, match=r"cannot be detected from the characters\. Set the language"):
         detect_language(texts)
 
 
@@ -223,7 +223,7 @@ def test_stray_file_raises_error_if_named_or_alone(write: WriteFile, tmp_path: P
     path = write("in/README.txt", "This is no corpus.\n")
     with pytest.raises(CorpusError, match=r"README\.txt:1: 'corpus\.' is not a tag"):
         convert([path], tmp_path / "out")
-    with pytest.raises(CorpusError, match=r"there is no corpus.*README\.txt:1"):
+    with pytest.raises(CorpusError, match=r"no corpus was found.*README\.txt:1"):
         convert([tmp_path / "in"], tmp_path / "out")
 
 

@@ -64,20 +64,22 @@ def test_output_file_is_allowed_for_single_input(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "b.txt", "in/c.txt")
     assert plan(tmp_path, "a.txt", output="new/train.spacy") == [("a.txt", "new/train.spacy")]
     assert plan(tmp_path, "in", output="train.spacy") == [("in/c.txt", "train.spacy")]
-    with pytest.raises(InputError, match=r"train\.spacy: one output for 2 inputs"):
+    with pytest.raises(InputError, match=r"train\.spacy: a single output file for 2 input files"):
         plan(tmp_path, "a.txt", "b.txt", output="train.spacy")
 
 
 def test_inputs_with_same_output_raise_error(tmp_path: Path) -> None:
     touch(tmp_path, "a.txt", "a.jsonl", "sub/a.txt")
     for pair in (("a.txt", "a.jsonl"), ("a.txt", "sub/a.txt"), ("a.txt", "sub"), ("a.txt", "a.txt"), ("-", "-")):
-        with pytest.raises(InputError, match=r"both .* and .* would be written to .*Convert them one by one"):
+        with pytest.raises(InputError, match=r"both .* and .* would be written to .*Convert each file separately"):
             plan(tmp_path, *pair)
 
 
 def test_directory_without_corpora_raises_error(tmp_path: Path) -> None:
     touch(tmp_path, "in/README.md", "in/a.py")
-    with pytest.raises(InputError, match=r"no corpus among its 2 files.*Pass the paths of the corpus files"):
+    with pytest.raises(
+        InputError, match=r"contains no corpus file, only 2 other files.*Pass the paths of the corpus files"
+    ):
         plan(tmp_path, "in")
 
 

@@ -200,8 +200,11 @@ def test_span_with_different_quoted_text_raises_error(tmp_path: Path) -> None:
         ({"text": "abc", "label": {"X": []}}, "'X' is not an object of offsets by entity: []"),
         ({"text": "abc", "label": {"X": {"ab": [0, 1]}}}, "'ab' has offsets that are not [first, last]: 0"),
         ({"text": "abc", "label": {"X": {"ab": 0}}}, "'ab' is not a list of [first, last]: 0"),
-        ({"data": {}, "annotations": [{"result": []}]}, "'data' has no 'text' but 0 other strings: []"),
-        ({"data": {"a": "b", "c": "d"}, "annotations": [{"result": []}]}, "'data' has no 'text' but 2 other strings"),
+        ({"data": {}, "annotations": [{"result": []}]}, "'data' has no key 'text', and 0 other keys with strings: []"),
+        (
+            {"data": {"a": "b", "c": "d"}, "annotations": [{"result": []}]},
+            "'data' has no key 'text', and 2 other keys with strings",
+        ),
         ({"data": {"text": "abc"}, "annotations": 1}, "'annotations' is not a list: 1"),
         ({"data": {"text": "abc"}, "annotations": ["x"]}, 'an annotation is not an object: "x"'),
         ({"data": {"text": "abc"}, "annotations": [{}]}, "'result' is not a list: missing"),
@@ -247,8 +250,8 @@ def test_invalid_record_error_names_the_line(tmp_path: Path, record: Any, reason
         ('{"text": "a", "label": []}\n{"text": "b"\n', 2, "not valid JSON"),
         ('{"text": "a", "label": []} {"text": "b"}\n', 1, "no list of entities"),
         ('[{"text": "a", "label": []},\n{"text": "b" "label": []}]', 2, "not valid JSON: Expecting ',' delimiter"),
-        ('[{"text": "a", "label": []},\n\n{"text": "b", "label": []}\n', 3, "the JSON list does not end here"),
-        ('[{"text": "a", "label": []}]\n\n{"text": "b"}', 1, "the JSON list does not end here"),
+        ('[{"text": "a", "label": []},\n\n{"text": "b", "label": []}\n', 3, "the JSON list has no closing bracket"),
+        ('[{"text": "a", "label": []}]\n\n{"text": "b"}', 1, "the JSON list has no closing bracket"),
         ('{"text": "a", "id": ' + "9" * 5000 + "}", 1, "not valid JSON: a number of more than"),
         ('{"text": "a", "label": ' + "[" * 100_000, 1, "not valid JSON: nested too deeply"),
     ],
@@ -318,14 +321,16 @@ def test_label_studio_texts_can_be_specified(tmp_path: Path) -> None:
     labels["result"][0]["to_name"] = "title"
     data = {"title": "高勇", "article": {"body": "在北京"}, "url": "x"}
     records = [{"data": data, "annotations": [labels]}, {"data": data, "annotations": [annotation([])]}]
-    with pytest.raises(CorpusError, match=r"a\.jsonl:2: 'data' has no 'text' but 3 other strings.*--texts title,body"):
+    with pytest.raises(
+        CorpusError, match=r"a\.jsonl:2: 'data' has no key 'text', and 3 other keys with strings.*--texts title,body"
+    ):
         texts(tmp_path, records)
     reader = reader_of(tmp_path, records, texts=("title", "article.body", "absent"))
     assert [(text.text, len(text.spans)) for text in reader] == [("高勇", 1), ("在北京", 0), ("高勇", 0), ("在北京", 0)]
     # Texts with annotated regions are also read. If no task contains any of the given keys, an error is raised.
     reader = reader_of(tmp_path, records, texts=("url",))
     assert [(text.text, len(text.spans)) for text in reader] == [("x", 0), ("高勇", 1), ("x", 0)]
-    with pytest.raises(CorpusError, match="'data' contains none of the texts titel, but"):
+    with pytest.raises(CorpusError, match="'data' contains none of the keys titel; the keys"):
         list(reader_of(tmp_path, records, texts=("titel",)))
 
 
@@ -340,6 +345,6 @@ def test_label_studio_text_prefers_top_level_strings(tmp_path: Path) -> None:
 def test_tag_names_option_maps_numeric_tags(tmp_path: Path) -> None:
     records = [{"tokens": ["EU", "of", "x"], "ner_tags": [1, 0, -100]}]
     expected = [Sentence(("EU", "of", "x"), (EntitySpan(0, 1, "ORG"),), (2,), 1)]
-    with pytest.raises(CorpusError, match=r"tag 1 has no name: 0 names given.*--tag-names"):
+    with pytest.raises(CorpusError, match=r"tag 1 has no name \(0 names given\).*--tag-names"):
         list(reader_of(tmp_path, records))
     assert list(reader_of(tmp_path, records, tag_names=("O", "B-ORG"))) == expected

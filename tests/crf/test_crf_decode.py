@@ -57,7 +57,7 @@ def test_error_names_sequence_without_allowed_path(n_sequences):
     emissions = torch.zeros(2 * n_sequences, crf.layout.n_tags)
     allowed = torch.ones(emissions.shape, dtype=torch.bool)
     allowed[-2, : crf.layout.n_open] = False
-    with pytest.raises(ValueError, match=rf"no path of allowed tags .* sequence\(s\) \[{n_sequences - 1}\]"):
+    with pytest.raises(ValueError, match=rf"no allowed tag sequence .* text\(s\) \[{n_sequences - 1}\]"):
         brute.decode(crf, emissions, lengths, allowed)
 
 

@@ -64,5 +64,5 @@ def test_sequence_without_allowed_path_has_no_k_best_paths():
 
 
 def test_k_below_one_raises_error():
-    with pytest.raises(ValueError, match="k of 1 or more, got 0"):
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         brute.k_best(CRF(1), torch.zeros(1, 5), [1], 0)

@@ -27,7 +27,7 @@ def test_lattice_of_empty_batch_has_size_zero() -> None:
 
 
 def test_missing_word_count_raises_error() -> None:
-    with pytest.raises(ValueError, match="got 1 counts for 2 lengths"):
+    with pytest.raises(ValueError, match="got 1 numbers for 2 sentences"):
         Lattice(numbers(3, 4), numbers(0), numbers(), numbers())
 
 
@@ -47,9 +47,9 @@ def test_word_outside_of_sentence_raises_error(head: int, tail: int) -> None:
 def test_wrong_number_of_rows_raises_error() -> None:
     lattice = lattice_of((5, [(0, 1)]))
     lattice.check_rows(characters=5, words=1)
-    with pytest.raises(ValueError, match="each of the lattice's 5 characters; got 4 rows"):
+    with pytest.raises(ValueError, match="The lattice has 5 characters, but got 4 rows"):
         lattice.check_rows(characters=4, words=1)
-    with pytest.raises(ValueError, match="each of the lattice's 1 words; got 3 rows"):
+    with pytest.raises(ValueError, match="The lattice has 1 words, but got 3 rows"):
         lattice.check_rows(characters=5, words=3)
 
 

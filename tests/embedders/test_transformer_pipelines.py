@@ -202,5 +202,5 @@ def test_pipeline_without_single_encoder_raises_error(deterministic_transformer,
         nlp = pipeline(embed)
         nlp.initialize(lambda nlp=nlp: make_examples(nlp))
         nlp.to_disk(tmp_path / "pipeline")
-        with pytest.raises(UserError, match=f"{reason}.* Name one that was trained with"):
+        with pytest.raises(UserError, match=f"{reason}.* Use a pipeline that was trained with"):
             e5(tmp_path / "pipeline")()

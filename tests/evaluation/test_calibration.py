@@ -230,7 +230,7 @@ def test_entities_without_annotation_are_not_counted(nlp):
 
 
 def test_corpus_without_predicted_entities_raises_error(nlp):
-    with pytest.raises(UserError, match=r"dev\.spacy: the pipeline finds no entity"):
+    with pytest.raises(UserError, match=r"dev\.spacy: the pipeline predicts no entities"):
         find_outcomes(nlp, "tener_ner", [example(nlp, (0, 1, "PER"), text="去了")], SOURCE)
 
 

@@ -240,7 +240,7 @@ def test_unsupported_embedder_raises_error(layer: str, folder: Path, architectur
     first, second = architectures["TENER"]["embed"], unsupported_embedders(folder, architectures)[layer]
     join = {"@architectures": "spacy_tener.JoinEmbed.v1", "first": first, "second": second}
     nlp = initialized({**architectures["TENER"], "embed": join})
-    with pytest.raises(UserError, match=f"The layer '{layer}' cannot be exported.* by the overlay `distilled`"):
+    with pytest.raises(UserError, match=f"The layer '{layer}' cannot be exported.* with the overlay `distilled`"):
         export_model(nlp)
 
 
@@ -269,7 +269,7 @@ def with_component_before(name: str) -> Callable[[Language], None]:
     ("change", "message"),
     [
         (without_tagger, r"The pipeline has no tener_ner\. Its components are: none\. Use"),
-        (with_two_taggers, r"has 2 components to export\. Choose one by --component: tener_ner, second\."),
+        (with_two_taggers, r"has 2 components to export\. Choose a component with --component: tener_ner, second\."),
         (
             with_component_before("sentencizer"),
             "depends on the sentences of 'sentencizer'.*Remove this component with nlp.remove_pipe",
@@ -296,7 +296,7 @@ def test_untrained_or_word_based_pipeline_raises_error(architectures: dict[str, 
         export_model(nlp)
     nlp = pipeline(architectures["TENER"], lang="en")
     nlp.get_pipe("tener_ner").add_label("PER")
-    with pytest.raises(UserError, match=r"are words, whose tokenizer cannot be exported.*`distilled`"):
+    with pytest.raises(UserError, match=r"uses words as tokens, and the tokenizer cannot be exported.*`distilled`"):
         export_model(nlp)
 
 
@@ -349,13 +349,15 @@ def test_self_overlapping_list_word_is_matched_in_long_text(architectures: dict[
         (
             "tener_ner",
             "after",
-            "only be exported from one list before 'tener_ner'. Move the words there, or empty the list",
+            "only be exported if they are in a single list before 'tener_ner'. Move the words to such a list, "
+            "or empty this list",
         ),
         ("words", "before", "can only be exported if each character is a token. Empty the list with nlp.get_pipe"),
         (
             "two",
             "before",
-            "'two' has words, which can only be exported from one list before 'tener_ner'. Move the words there",
+            "'two' has words, which can only be exported if they are in a single list before 'tener_ner'. Move "
+            "the words to",
         ),
     ],
 )
@@ -462,7 +464,7 @@ def test_missing_package_raises_error(
 ) -> None:
     nlp = initialized(architectures["TENER"])
     monkeypatch.setattr("spacy_tener.errors.find_spec", lambda name: None if name == package else onnx.__spec__)
-    with pytest.raises(MissingPackageError, match=f"takes the package {package}.*`pip install onnx onnxruntime`"):
+    with pytest.raises(MissingPackageError, match=f"requires the package {package}.*`pip install onnx onnxruntime`"):
         export_model(nlp)
 
 

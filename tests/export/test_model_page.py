@@ -277,8 +277,8 @@ def test_output_contains_no_local_paths(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        ([], 2, "There is no output Add --output or --page."),
-        (["-o", "ner.onnx", "--wasm", "."], 2, "--wasm: no page is written Add --page."),
+        ([], 2, "No output path was given Add --output or --page."),
+        (["-o", "ner.onnx", "--wasm", "."], 2, "--wasm: used only with --page Add --page, or remove --wasm."),
         (["--page", "page/index.html"], 1, "index.html: exists already"),
         (["--page", "page"], 1, "index.html: exists already Choose another path, or add --force to overwrite it."),
     ],

@@ -169,9 +169,9 @@ def test_trim_command_converts_and_compares(tiny, tmp_path):
     assert "8 texts: " in ran.text
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()} == before
     invalid_arguments = [
-        ("Convert its transformer by --onnx", *arguments[:2], "-o", tmp_path / "newer"),
+        ("Convert its transformer with --onnx", *arguments[:2], "-o", tmp_path / "newer"),
         ("exists already", *arguments, "-o", tmp_path / "new"),
-        ("--half: --onnx keeps all rows", *arguments, "-o", tmp_path / "newer", "--half"),
+        ("--half: has no effect with --onnx", *arguments, "-o", tmp_path / "newer", "--half"),
         ("The pipeline has no transformer", tmp_path / "new", *arguments[1:], "-o", tmp_path / "newer"),
     ]
     for message, *words in invalid_arguments:
@@ -230,7 +230,9 @@ class Unsupported(torch.nn.Module):
         return torch.linalg.svd(rows)[0] @ rows
 
 
-@pytest.mark.parametrize(("layer", "reason"), [(LengthDependent(), "from torch"), (Unsupported(), "linalg_svd")])
+@pytest.mark.parametrize(
+    ("layer", "reason"), [(LengthDependent(), "from those of torch"), (Unsupported(), "linalg_svd")]
+)
 def test_unsupported_layer_raises_error(layer, reason, tiny):
     nlp = initialized(transformer(tiny))
     module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module

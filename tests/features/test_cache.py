@@ -159,7 +159,7 @@ def test_full_disk_stops_caching_with_warning(fault: str, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(os, "pwrite", write)
     cached = CachedLengths(2 * ROW, 9 * ROW)
-    with pytest.warns(UserWarning, match=r"cannot be cached in .* (No space left|it is full).* set TMPDIR"):
+    with pytest.warns(UserWarning, match=r"cannot be cached in .* (No space left|the disk is full).* set TMPDIR"):
         cached("一二", "三四五", training=True)
     cached("一二", "三四五", "六", training=True)
     assert cached.batches == [["一二", "三四五"], ["三四五", "六"]]

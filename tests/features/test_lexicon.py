@@ -218,7 +218,7 @@ def test_pickle_loads_without_registered_lexicon(monkeypatch: pytest.MonkeyPatch
 
 def test_too_many_words_raise_error(monkeypatch):
     monkeypatch.setattr("spacy_tener.features.lexicon.MAX_LEXICON_WORDS", 100)
-    with pytest.raises(ValueError, match=r"more than 100 words\. Give fewer"):
+    with pytest.raises(ValueError, match=r"more than 100 words\. Use fewer"):
         Lexicon(f"词{number}" for number in itertools.count())
     with pytest.raises(ValueError, match="more than 100 words"):
         Lexicon(f"词{number}" for number in range(101))
@@ -245,11 +245,11 @@ PACKED = Lexicon(["中国", "𠀀 b", "New\nYork"], ["", "ns", "人名"]).to_byt
     ],
 )
 def test_damaged_bytes_raise_error(data: bytes) -> None:
-    with pytest.raises(ValueError, match=rf"These {len(data)} bytes are no lexicon"):
+    with pytest.raises(ValueError, match=rf"The data \({len(data)} bytes\) is not a saved lexicon"):
         Lexicon.from_bytes(data)
 
 
 @pytest.mark.parametrize("tag", ["\ud800", "n\0"])
 def test_unserializable_tag_raises_error(tag):
-    with pytest.raises(UserError, match=r"tag .* of a lexicon's word cannot be saved"):
+    with pytest.raises(UserError, match=r"tag .* of a word in the lexicon cannot be saved"):
         Lexicon(["中国"], [tag])

@@ -127,13 +127,13 @@ def test_key_without_string_is_skipped_with_warning(tmp_path: Path) -> None:
 
 
 def test_directory_without_vectors_raises_error(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"without spaCy vectors.*spacy init vectors"):
+    with pytest.raises(ValueError, match=r"contains no spaCy vectors.*spacy init vectors"):
         read_vectors(tmp_path)
 
 
 def test_empty_vector_table_raises_error(tmp_path: Path) -> None:
     spacy.blank("zh").to_disk(tmp_path)
-    with pytest.raises(ValueError, match=r"vocab without vectors.*spacy init vectors"):
+    with pytest.raises(ValueError, match=r"vocab contains no vectors.*spacy init vectors"):
         read_vectors(tmp_path)
 
 
@@ -174,7 +174,7 @@ def test_width_mismatch_error_names_both_widths(tmp_path: Path, source: str) -> 
         write_text(path)
     if source == "glove":
         path.write_text(path.read_text(encoding="utf8").partition("\n")[2], encoding="utf8")
-    with pytest.raises(ValueError, match=r"width 3, but width 50 is wanted\. Set the width in the config to 3"):
+    with pytest.raises(ValueError, match=r"the width 3, but the config requires 50\. Set the width in the config to 3"):
         read_vectors(path, width=50)
 
 

@@ -167,10 +167,10 @@ BINARY = b"2 2\na \x00\x00\x80?\x00\x00\x80?\nb \x00\x00\x80?\x00\x00\x80?\n"
         (gzip.compress(b"", mtime=0), r"some\.vec: the file is empty"),
         ("5 2\n", r"no vectors after the first line, `5 2`"),
         *((text, "1: expected a string and its values") for text in ("今天天气很好\n", "two words\n", "a\t1\t2\n")),
-        ('{"a": [1, 2]}\n', "1: expected a string and its values between spaces"),
+        ('{"a": [1, 2]}\n', "1: expected a string and its values, separated by spaces"),
         (BINARY, r"binary file.*load_word2vec_format"),
         ("a 1 2\n".encode("utf-16"), "not UTF-8"),
-        (np.asarray([793712314, 12], dtype="<i4").tobytes() + bytes(100), r"\.vec file beside a fastText model"),
+        (np.asarray([793712314, 12], dtype="<i4").tobytes() + bytes(100), r"\.vec file instead of the \.bin file"),
         (b"PK\x03\x04" + bytes(100), r"zip archive\. Extract it"),
     ],
 )

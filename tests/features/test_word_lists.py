@@ -111,13 +111,18 @@ def test_docs_select_lists_by_name_in_order() -> None:
     assert found == [(common, [0, 1, 2, 3, 4, 5]), (a, [1, 3]), (b, [2]), (a, [2]), (b, [3])]
     lists.put("", None)
     lists.put("a", None)
-    with pytest.warns(UserWarning, match=r"unknown lists of words, which are ignored: 'a'\. Known lists: 'b', 'empty'"):
+    with pytest.warns(
+        UserWarning, match=r"unknown names of word lists, which are ignored: 'a'\. Known lists: 'b', 'empty'"
+    ):
         assert [(words, doc_indices.tolist()) for words, doc_indices in lists.active(docs)] == [(b, [2]), (b, [3])]
 
 
 @pytest.mark.parametrize("names", [17, b"a", ["a", None], [{"甲乙": "A"}, 3]])
 def test_invalid_list_names_raise_error(names: object) -> None:
-    with pytest.raises(ValueError, match=f"{ATTRIBUTE} must be the name of a list of words, or several; got"):
+    with pytest.raises(
+        ValueError,
+        match=f"{ATTRIBUTE} must be the name of a word list, a dictionary of words and labels, or a list of these; got",
+    ):
         list_names(doc_of("甲", names))
 
 
@@ -145,7 +150,7 @@ def test_unpickling_registers_doc_extension(without_torch: None) -> None:
     assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["a"]
 
 
-@pytest.mark.filterwarnings("ignore:.*names unknown lists of words")
+@pytest.mark.filterwarnings("ignore:.*contains unknown names of word lists")
 def test_lists_can_change_while_threads_search() -> None:
     lists, lexicon, failures = WordLists(), Lexicon(["甲乙"]), []
     docs = [doc_of("甲乙丙", names) for names in ("a", None, ["b", "a"])]

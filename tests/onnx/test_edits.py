@@ -122,6 +122,6 @@ def test_onnx_package_is_required_for_edits_only(tmp_path: Path, monkeypatch: py
     monkeypatch.setitem(sys.modules, "onnx", None)
     assert onnx_encoder(path)().width == WIDTH
     with pytest.raises(
-        MissingPackageError, match=r"the package onnx, which is not installed. Install it by `pip install"
+        MissingPackageError, match=r"the package onnx, which is not installed. Install it with `pip install"
     ):
         onnx_encoder(path, outputs=["rows"])()

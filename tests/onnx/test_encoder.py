@@ -153,7 +153,7 @@ def test_encoder_works_in_threads_and_forked_processes(encoders, monkeypatch):
 def test_encoder_works_after_error(encoders):
     encoder, doc = encoders["recurrent"], characters(TEXTS[0])
     expected = encoder([doc])
-    assert_raises(lambda: encoder.rows(np.array([999]), np.array([1])), "cannot read a text")
+    assert_raises(lambda: encoder.rows(np.array([999]), np.array([1])), "cannot encode a text")
     np.testing.assert_array_equal(encoder([doc]), expected)
 
 
@@ -170,25 +170,25 @@ def test_invalid_settings_raise_error(tmp_path):
     assert_raises(lambda: onnx_encoder(tmp_path / "none.onnx")(), "none.onnx", "No such file")
     assert_raises(
         lambda: onnx_encoder(path, window=20, overlap=10),
-        "window must be at least 36, twice the overlap and 16 pieces; got 20",
+        "window must be at least 36 (twice the overlap plus 16 subword tokens); got 20",
     )
     assert_raises(lambda: onnx_encoder(path, outputs=["other"])(), "no output 'other'", "states", "rows")
     assert_raises(
         lambda: onnx_encoder(path, inputs={"ids": "other"})(), "no input 'other'", "input_ids, attention_mask"
     )
     assert_raises(lambda: onnx_encoder(path, inputs={"idx": "input_ids"})(), "'idx'", "ids, mask, types, lengths")
-    assert_raises(lambda: onnx_encoder(path, inputs={"ids": "input_ids"})(), "unclear", "attention_mask")
+    assert_raises(lambda: onnx_encoder(path, inputs={"ids": "input_ids"})(), "unknown", "attention_mask")
     assert_raises(
         lambda: onnx_encoder(path, outputs=["count"])().width, "'count' has the shape (1, 1, 1) for an input of (1, 2)"
     )
     bare = tmp_path / "bare" / "encoder.onnx"
     bare.parent.mkdir()
     bare.write_bytes(path.read_bytes())
-    assert_raises(lambda: onnx_encoder(bare)(), "no tokenizer.json or vocab.txt beside it")
+    assert_raises(lambda: onnx_encoder(bare)(), "no tokenizer.json or vocab.txt in its directory")
     (bare.parent / "vocab.txt").write_text("一\n二\n", encoding="utf8")
     assert_raises(lambda: onnx_encoder(bare)(), "vocab.txt", "[UNK]")
     (bare.parent / "vocab.txt").write_text("[UNK]\n#\n##\n一\n##ing\n", encoding="utf8")
-    assert_raises(lambda: onnx_encoder(bare)(), "vocab.txt", "pieces of words, such as ##ing", "tokenizer.json")
+    assert_raises(lambda: onnx_encoder(bare)(), "vocab.txt", "contains subword tokens, such as ##ing", "tokenizer.json")
     (bare.parent / "tokenizer.json").write_text("{}", encoding="utf8")
     assert_raises(lambda: onnx_encoder(bare)().width, "The tokenizer's file cannot be read")
 
@@ -206,7 +206,7 @@ def test_graph_input_is_found_by_shape_or_name(tmp_path):
 
 def test_vocabulary_size_mismatch_raises_error(tmp_path):
     path = save(tmp_path, mean_encoder(rows=len(VOCABULARY) - 1))
-    assert_raises(onnx_encoder(path), "cannot read a text", f"id of the vocabulary, {len(VOCABULARY) - 1}")
+    assert_raises(onnx_encoder(path), "cannot encode a text", f"ID of the vocabulary, {len(VOCABULARY) - 1}")
 
 
 def test_unsupported_opset_or_operator_raises_error(tmp_path):
@@ -224,7 +224,7 @@ def test_missing_or_old_onnxruntime_raises_error(tmp_path, monkeypatch):
     assert_raises(onnx_encoder(path), "onnxruntime, which is not installed", "pip install")
     monkeypatch.undo()
     monkeypatch.setattr("onnxruntime.__version__", "1.9.0")
-    assert_raises(onnx_encoder(path), "needs onnxruntime>=1.19; this is 1.9.0")
+    assert_raises(onnx_encoder(path), "needs onnxruntime>=1.19, but 1.9.0 is installed")
 
 
 def test_missing_tokenizers_package_raises_error(tmp_path, monkeypatch):

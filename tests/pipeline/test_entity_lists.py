@@ -231,8 +231,8 @@ def test_tener_words_selects_lists_and_adds_words(blank: Language, lists: Any) -
     [
         ({COMPANY: 3}, r"must be strings, but got '云海一号' with the tag 3"),
         ({COMPANY: ["PRODUCT"]}, r"must be strings, but got '云海一号' with the tag \['PRODUCT'\]"),
-        ({COMPANY: " "}, r"' ' is not a valid label\. Give a label to each word"),
-        ({"云海": PRODUCT, "雲海": "SHIP"}, r"'雲海' has two labels, PRODUCT and SHIP\. Give the word one"),
+        ({COMPANY: " "}, r"' ' is not a valid label\. Add a label to each word"),
+        ({"云海": PRODUCT, "雲海": "SHIP"}, r"'雲海' has two labels, PRODUCT and SHIP\. Use only one"),
     ],
 )
 def test_doc_words_are_validated_like_list_words(
@@ -312,9 +312,7 @@ def test_file_replaces_listed_entities_but_not_blocklist(lists: Any, tmp_path: A
     assert lists.words() == {COMPANY: PRODUCT, "和田": "GPE"}
     assert lists.blocked() == ["上海"]
     path.write_text(f"{COMPANY}\t{PRODUCT}\n{COMPANY}\tSHIP\n", encoding="utf8")
-    with pytest.raises(
-        ValueError, match=r"names.txt:2: '云海一号' has two labels, PRODUCT and SHIP\. Give the word one"
-    ):
+    with pytest.raises(ValueError, match=r"names.txt:2: '云海一号' has two labels, PRODUCT and SHIP\. Use only one"):
         lists.read(path)
     for line in (COMPANY, "iphone 15 pro", "galaxy 20 s", "和田\t3"):
         path.write_text(f"南京\tGPE\n{line}\n", encoding="utf8")
@@ -340,7 +338,7 @@ def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
         lists.block(COMPANY)
     with pytest.raises(ValueError, match="Blocked words have no labels"):
         lists.block({COMPANY: PRODUCT})
-    with pytest.raises(ValueError, match="list of words"):
+    with pytest.raises(ValueError, match="Unknown word list"):
         lists.words("unknown")
 
 
@@ -372,16 +370,14 @@ def test_tener_words_selects_lexicons_and_entity_lists() -> None:
         assert (COMPANY, PRODUCT) in entities(nlp(doc))
     doc = nlp.make_doc(TEXT)
     doc._.tener_words = "nowhere"
-    with pytest.warns(UserWarning, match=r"names unknown lists of words, which are ignored: 'nowhere'"):
+    with pytest.warns(UserWarning, match=r"contains unknown names of word lists, which are ignored: 'nowhere'"):
         nlp(doc)
 
 
 def test_misaligned_words_are_skipped_with_single_warning(blank: Language, lists: Any) -> None:
     lists.add({"海银": PRODUCT, "银行": "ORG"})
     docs = [Doc(blank.vocab, words=["上海", "银行"], spaces=[False] * 2) for _ in range(2)]
-    with pytest.warns(
-        UserWarning, match=r"leaves out '海银' and other words that do not align with"
-    ) as caught_warnings:
+    with pytest.warns(UserWarning, match=r"ignores '海银' and other words that do not align with") as caught_warnings:
         assert [entities(doc) for doc in blank.pipe(docs)] == [[("银行", "ORG")]] * 2
     assert len(caught_warnings) == 1
 
@@ -394,7 +390,7 @@ def test_warnings_do_not_contain_texts_and_words_of_docs(blank: Language, lists:
     misaligned = Doc(blank.vocab, words=["吴重", "阳"], spaces=[False] * 2)
     invalid = blank.make_doc("密")
     misaligned._.tener_words, invalid._.tener_words = {"重阳": "PER"}, {"密": "PER"}
-    with pytest.warns(UserWarning, match="leaves out|overlaps|left out") as caught_warnings:
+    with pytest.warns(UserWarning, match="ignores|overlaps|left out") as caught_warnings:
         assert [entities(doc) for doc in blank.pipe([overlapping, misaligned, invalid])] == [[("海一", "GPE")], [], []]
     messages = [str(warning.message) for warning in caught_warnings]
     assert len(messages) == 3
@@ -487,10 +483,10 @@ def test_words_are_found_in_every_unicode_form(
 
 def test_unknown_list_error_names_existing_lists() -> None:
     lists: Any = spacy.blank("zh").add_pipe("entity_lists")
-    with pytest.raises(ValueError, match=r"Unknown list of words 'day'\. There are no valid values\."):
+    with pytest.raises(ValueError, match=r"Unknown word list 'day'\. There are no valid values\."):
         lists.remove(["昨天"], name="day")
     lists.add(["昨天"], "DATE", name="days")
-    with pytest.raises(ValueError, match=r"Unknown list of words 'day'\. Use one of: days\."):
+    with pytest.raises(ValueError, match=r"Unknown word list 'day'\. Use one of: days\."):
         lists.remove(["昨天"], name="day")
 
 

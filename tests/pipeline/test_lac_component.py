@@ -155,7 +155,7 @@ def test_user_lexicon_overrides_lac_words(nlp, tmp_path):
     odd = nlp.make_doc(TEXT)
     odd._.tener_words = "odd"
     assert ("加入中国", "LOC") in entities(nlp(odd))
-    with pytest.raises(UserError, match="Unknown tag of words 'PERSON'"):
+    with pytest.raises(UserError, match="Unknown word tag 'PERSON'"):
         lexicon.add(["张三"], "PERSON")
     nlp.to_disk(tmp_path)
     loaded = spacy.load(tmp_path)

@@ -274,7 +274,7 @@ def test_white_space_is_trimmed_and_equal_spans_keep_two_labels():
 def test_invalid_nested_training_raises_error(nested, blank, tiny_model, trained):
     nlp = nested()
     deep = [Example(nlp.make_doc(TEXT), gold(nlp, TEXT, [(0, 9 - i, "X") for i in range(6)]))]
-    with pytest.raises(UserError, match=r"nested 6 deep, but the model has a depth of 3.*Set depth = 6"):
+    with pytest.raises(UserError, match=r"nesting depth of 6, but the model has a depth of 3.*Set depth = 6"):
         nlp.initialize(lambda: deep)
     flat = [Example(nlp.make_doc(TEXT), gold(nlp, TEXT, NESTED))]
     del flat[0].reference.spans["sc"]

@@ -59,7 +59,7 @@ def test_character_tokens_in_word_model_warn(blank, jieba_nlp, learn, tiny_model
     nlp.initialize(lambda: [spacy.training.Example(doc, doc.copy()) for doc in docs])
     characters = spacy.blank("zh")
     characters.add_pipe("tener_ner", source=nlp)
-    with pytest.warns(UserWarning, match="Use the tokenizer that it was trained with"):
+    with pytest.warns(UserWarning, match="Use the tokenizer that the component was trained with"):
         characters(TEXT)
 
 

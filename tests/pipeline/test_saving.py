@@ -82,7 +82,9 @@ def test_failed_loading_of_other_labels_keeps_component_usable(learned, blank, m
     one.get_pipe("tener_ner").to_disk(tmp_path)
     nlp = learned()
     before = entities_of(nlp(TEXT))
-    with pytest.raises(ValueError, match=r"it has 1 label, and this component 3\. Load the pipeline by spacy\.load"):
+    with pytest.raises(
+        ValueError, match=r"it has 1 label, but this component has 3\. Load the pipeline with spacy\.load"
+    ):
         nlp.get_pipe("tener_ner").from_disk(tmp_path)
     assert nlp.get_pipe("tener_ner").labels == ("GPE", "ORG", "PER")
     assert entities_of(nlp(TEXT)) == before

@@ -153,10 +153,16 @@ def test_named_list_applies_only_to_selected_docs(nlp, place):
         docs[-1]._.tener_words = names
     assert [len(doc.ents) for doc in nlp.pipe(docs, batch_size=5)] == [1, 0, 0, 1, 1]
     assert found(nlp, "说到和田就笑", tener_words="b") == ["和田"]
-    with pytest.warns(UserWarning, match=r"unknown lists of words, which are ignored: 'c'\. Known lists: 'a', 'b'"):
+    with pytest.warns(
+        UserWarning, match=r"unknown names of word lists, which are ignored: 'c'\. Known lists: 'a', 'b'"
+    ):
         assert found(nlp, TEXT, tener_words=["a", "c"]) == [NEW]
     for wrong in (17, b"a", ["a", None]):
-        with pytest.raises(ValueError, match="tener_words must be the name of a list of words, or several; got"):
+        with pytest.raises(
+            ValueError,
+            match="tener_words must be the name of a word list, a dictionary of words and labels, or a list of "
+            "these; got",
+        ):
             found(nlp, TEXT, tener_words=wrong)
 
 
@@ -233,8 +239,11 @@ def test_words_from_file_are_saved_unless_saved_is_false(nlp, place, tmp_path):
     [
         (f"\n{NEW}".encode("gb18030"), r"names.txt:2: character 1 of the line is not UTF-8"),
         (b"a\n\nb\tc\td", "names.txt:3: expected `word`"),
-        ("\n".join(f"和{i}" for i in range(10)).encode(), r"'people' would have more than 9\. Nothing was changed"),
-        ("云海\n和田\t3\tunknown\n".encode(), r"names.txt:2: Unknown tag of words 'unknown'\. Use one that the model"),
+        (
+            "\n".join(f"和{i}" for i in range(10)).encode(),
+            r"'people' would have more than 9 words\. Nothing was changed",
+        ),
+        ("云海\n和田\t3\tunknown\n".encode(), r"names.txt:2: Unknown word tag 'unknown'\. Use a tag that the model"),
         (None, "names.txt: cannot be read: No such file"),
     ],
 )
@@ -271,11 +280,11 @@ def test_invalid_arguments_raise_errors(nlp):
         words.add([1])
     with pytest.raises(ValueError, match=f"must be strings, but got '{NEW}' with the tag None"):
         words.add({NEW: None})
-    with pytest.raises(ValueError, match=r"not the string '和田': \['和田'\]"):
+    with pytest.raises(ValueError, match=r"not the string '和田'\. Use \['和田'\]"):
         words.remove("和田")
     for name in (17, None, ("a", "b"), "\ud800"):
         for change in (words.add, words.remove):
-            with pytest.raises(ValueError, match="name of a list of words must be a string"):
+            with pytest.raises(ValueError, match="name of a word list must be a string"):
                 change([NEW], name=name)
     assert words.words() == {}
     assert words.names == []
@@ -291,24 +300,24 @@ def test_word_list_limits_raise_errors_or_warnings(nlp, place, monkeypatch):
         while True:
             yield "和田"
 
-    with pytest.raises(ValueError, match=r"more than 100\. Nothing was changed"):
+    with pytest.raises(ValueError, match=r"more than 100 words\. Nothing was changed"):
         words.add(generate_words(), place)
     assert words.words() == {}
     with pytest.warns(UserWarning, match=r"4 of the words .* left out"):
         words.add(["", " \t", "田", "a\0b", "甲" * 11, NEW, NEW], place)
     assert words.words() == {NEW: place}
-    with pytest.raises(ValueError, match=r"Unknown tag of words 'no'\. Use one that .*: place, thing"):
+    with pytest.raises(ValueError, match=r"Unknown word tag 'no'\. Use a tag that .*: place, thing"):
         words.add(["和田"], "no")
-    with pytest.raises(ValueError, match=r"not the string '和田': \['和田'\]"):
+    with pytest.raises(ValueError, match=r"not the string '和田'\. Use \['和田'\]"):
         words.add("和田")
     words.add([], name="a")
     words.add([], name="b")
-    with pytest.raises(ValueError, match="There are 2 lists of words already"):
+    with pytest.raises(ValueError, match="There are already 2 word lists"):
         words.add([], name="c")
     words.clear("b")
     words.clear()
     words.add([], name="b")
-    with pytest.raises(ValueError, match="There are 2 lists of words already"):
+    with pytest.raises(ValueError, match="There are already 2 word lists"):
         words.add([], name="c")
 
 
@@ -356,7 +365,7 @@ def test_training_continues_with_listed_words(nlp, place):
 
 def test_model_without_lexicon_raises_error(train):
     nlp = train(steps=1)
-    with pytest.raises(ValueError, match=r"does not use words\. Train one that does, with one of the overlays"):
+    with pytest.raises(ValueError, match=r"does not use words\. Train a model with the overlay"):
         words_of(nlp).add([NEW])
 
 
@@ -413,7 +422,7 @@ def test_failed_change_leaves_all_embedders_unchanged(word_lists, monkeypatch):
     words.add([NEW, "和田"], "place")
     words.remove(["北京"])
     monkeypatch.setattr(module, "MAX_WORDS", 3)
-    with pytest.raises(ValueError, match=r"more than 3\. Nothing was changed"):
+    with pytest.raises(ValueError, match=r"more than 3 words\. Nothing was changed"):
         words.remove([NEW, "上海", "天津"])
     embedders = table_embedders(nlp.get_pipe("tener_ner").model)
     lists = [embedder.vocabulary.lists for embedder in embedders if hasattr(embedder.vocabulary, "lists")]

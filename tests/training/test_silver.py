@@ -155,7 +155,7 @@ def test_teacher_without_entities_raises_error_or_warns(run_silver, tmp_path):
     assert "unlabelled: no component has entity labels Use a trained pipeline." in output
     code, output = run_silver(tmp_path / "blank")
     assert code == 0
-    assert f"No component declares that it sets entities: {tmp_path / 'blank'}" in output
+    assert f"No component declares that it sets entities in the pipeline {tmp_path / 'blank'}" in output
 
 
 def test_probabilities_of_teachers_are_averaged(trained_path):

@@ -218,5 +218,5 @@ def test_invalid_encoder_layer_or_output_raises_error(bert: Path, tmp_path: Path
     path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
     with pytest.raises(UserError, match="has no output 'layer 4'"):
         WordEncoder(str(path), [], ["layer 4"])
-    with pytest.raises(UserError, match=r"mask.*(have different widths|Name an output with a row of features)"):
+    with pytest.raises(UserError, match=r"mask.*(have different widths|Use an output with a feature vector)"):
         WordEncoder(str(path), [], ["states", "mask"])

@@ -49,9 +49,9 @@ class FlatConfig(StackConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.distances is not None and not self.distances:
-            raise SettingError("distances must not be empty; use null for all four distances")
+            raise SettingError("distances must not be empty; list at least one, or set distances = null for all four")
         if len(set(self.used_distances)) < len(self.used_distances):
-            raise SettingError(f"distances must have each distance once; got {self.distances}")
+            raise SettingError(f"distances must not contain duplicates; got {self.distances}")
 
     @property
     def used_distances(self) -> Sequence[str]:

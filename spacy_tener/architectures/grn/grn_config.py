@@ -32,4 +32,4 @@ class GRNConfig:
 
     def __post_init__(self) -> None:
         if self.relation is None and not self.branches:
-            raise SettingError("relation must be 'gated' where there are no branches; got None")
+            raise SettingError("relation must be 'gated' if branches is empty; got None")

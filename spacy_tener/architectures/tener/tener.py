@@ -164,7 +164,7 @@ def build_char_transformer(
     RETURNS (Model[List[Doc], List[Floats2d]]): The embedder. *Shape:* (tokens, width)
     """
     if char_width % heads:
-        raise SettingError(f"char_width must be a multiple of heads, which is {heads}; got {char_width}")
+        raise SettingError(f"char_width must be a multiple of heads ({heads}); got {char_width}")
     config = TransformerConfig(width=char_width, heads=heads, ff_width=ff_width, dropout=inner_dropout, adapted=adapted)
     return spelling_embedder(
         partial(make_char_transformer, config, width),

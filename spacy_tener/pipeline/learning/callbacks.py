@@ -54,7 +54,10 @@ def extension(
     def extend(nlp: Language) -> Language:
         # `nlp.pipe_names` does not contain sourced components, which are disabled during initialization.
         if component not in nlp.component_names:
-            raise UserError(f"spacy_tener.Extension.v1: there is no '{component}'", "Set `component` to a tener_ner.")
+            raise UserError(
+                f"spacy_tener.Extension.v1: the pipeline has no component '{component}'",
+                "Set `component` to the name of a tener_ner.",
+            )
         pipe: Any = nlp.get_pipe(component)
         pipe.extend(labels, load_teacher(path, component, cache_mb=cache_mb, only_missing_labels=True), rename)
         for _, lists in nlp.components:
@@ -109,7 +112,7 @@ def mixed_corpus(
                     data[WEIGHT] = weight * data.setdefault(weight_key, data.get(WEIGHT, 1.0))
                     yield example
                 if example is None:
-                    fix = "Check its path, or take it out of the config."
+                    fix = "Check its path, or remove the reader from the config."
                     raise InputError(_MIXED, f"the reader {name!r} has no examples", fix)
 
     return read
@@ -122,10 +125,10 @@ def _check_mixed(readers: Mapping[str, ReadExamples], weights: Mapping[str, floa
         raise InputError(_MIXED, f"no reader is named {unknown[0]!r}", f"The readers are: {', '.join(readers)}.")
     for name, weight in weights.items():
         if not 0.0 <= weight < float("inf"):
-            raise InputError(_MIXED, f"the weight of {name!r} is {weight}", "Give a number of 0 or more.")
+            raise InputError(_MIXED, f"the weight of {name!r} is {weight}", "Use a number of 0 or more.")
     for name, times in repeat.items():
         if times < 0:
-            raise InputError(_MIXED, f"{name!r} is repeated {times} times", "Give a whole number of 0 or more.")
+            raise InputError(_MIXED, f"{name!r} is repeated {times} times", "Use a whole number of 0 or more.")
 
 
 Log = Callable[[dict[str, Any] | None], None]

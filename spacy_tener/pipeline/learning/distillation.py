@@ -97,8 +97,8 @@ class Teacher:
         for teacher_view, view in zip(teacher_views, views, strict=True):
             if not np.array_equal(teacher_view.char_extents(), view.char_extents()):
                 raise UserError(
-                    f"spacy_tener.Teacher.v1: teacher and student split a text differently: {view.doc.text[:60]!r}",
-                    "Give teacher and student the same tokenizer, or view = 'characters' to both.",
+                    f"spacy_tener.Teacher.v1: teacher and student tokenize a text differently: {view.doc.text[:60]!r}",
+                    "Use the same tokenizer for both pipelines, or set view = 'characters' in both.",
                 )
         batcher, soft_targets = WindowBatcher.of(self.model, self.settings, training=True), list[SoftTarget]()
         for group in batcher.groups(teacher_views):
