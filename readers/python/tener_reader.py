@@ -3,8 +3,8 @@
     ner = tener_reader.load("ner.onnx")
     ner.entities("王小明去了上海")
 
-This module only requires numpy and onnxruntime, so you can copy it to your project. docs/browser-and-node.md describes the
-format of the file.
+This module only requires numpy and onnxruntime, so you can copy it to your project. docs/browser-and-node.md describes
+the format of the file.
 """
 
 from __future__ import annotations

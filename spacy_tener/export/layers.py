@@ -26,7 +26,10 @@ from ..types import AnyFloats
 from .code_points import UnitValues, number_strings, pair_number, write_numbers
 from .window_batches import WindowBatch, cut_evenly, kept_rows, make_batch
 
-DISTIL_FIX = "Distill the pipeline into a character-level model with the overlay `distilled` (docs/distillation.md), and export it."
+DISTIL_FIX = (
+    "Distill the pipeline into a character-level model with the overlay `distilled` (docs/distillation.md), and export "
+    "that model."
+)
 _MAX_NAME_LENGTH = 40
 
 
