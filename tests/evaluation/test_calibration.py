@@ -241,5 +241,5 @@ def test_ten_correct_and_wrong_entities_are_required(right, wrong, is_sufficient
     if is_sufficient:
         check_sample_size(outcomes, SOURCE)
     else:
-        with pytest.raises(UserError, match=rf"{right} right, {wrong} wrong"):
+        with pytest.raises(UserError, match=rf"{right} correct, {wrong} wrong"):
             check_sample_size(outcomes, SOURCE)
