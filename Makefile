@@ -27,7 +27,7 @@ export PYTHONUNBUFFERED = 1
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-integration browser readers test-slow test-gpu test-corpora lint format reference docs dist pipelines versions bench sample clean clean-project
+.PHONY: help run test test-integration browser readers test-slow test-gpu test-corpora lint format reference docs pictures dist pipelines versions bench sample clean clean-project
 
 help: ## list these commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -96,6 +96,9 @@ reference: $(DEV_ENV) ## write signatures and docstrings into the pages of docs/
 docs: $(DEV_ENV) ## the documentation, as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "Documentation: file://$(CURDIR)/site/index.html"
+
+pictures: $(DEV_ENV) browser readers ## take the screenshots in docs/images again: make pictures NAMES=errors
+	OMP_NUM_THREADS=1 $(PY) scripts/make_pictures.py $(NAMES)
 
 dist: $(DEV_ENV) ## sdist and wheel of the last commit in dist/, checked
 	$(PY) scripts/make_dist.py

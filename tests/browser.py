@@ -30,10 +30,13 @@ class Browser:
         self.driver = driver
         self._width = 0
 
-    def open(self, url: str, size: tuple[int, int] = DESKTOP) -> float:
-        """Load a page in a window of the given size. Return the seconds until its scripts have run."""
+    def open(self, url: str, size: tuple[int, int] = DESKTOP, scale: float = 1) -> float:
+        """Load a page in a window of the given size. Return the seconds until its scripts have run.
+
+        scale: Device pixels per CSS pixel.
+        """
         self._width, height = size
-        metrics = {"width": self._width, "height": height, "deviceScaleFactor": 1, "mobile": size == PHONE}
+        metrics = {"width": self._width, "height": height, "deviceScaleFactor": scale, "mobile": size == PHONE}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.driver.get_log("browser")
         started = time.perf_counter()

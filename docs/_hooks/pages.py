@@ -43,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Fill in the options of commands, and point links into the repository to the pages made of its files."""
-    if page.is_homepage:
+    if page.file.src_uri == "index.md":  # `is_homepage` is False for a page in a section of the navigation
         page.meta["hide"] = ["navigation"]
     source = SOURCES.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     linked = LINK.sub(lambda match: match[1] + _link(match[2], source, page.file.src_uri) + match[3], markdown)
