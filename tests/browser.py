@@ -61,7 +61,8 @@ class Browser:
 
     def requested_urls(self) -> list[str]:
         """Return the URLs of all resources that the page requested."""
-        return self.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+        urls: list[str] = self.run("return performance.getEntriesByType('resource').map((entry) => entry.name)")
+        return urls
 
     def set_color_scheme(self, scheme: str) -> None:
         """Set the preferred colour scheme, `light` or `dark`."""
