@@ -574,8 +574,9 @@ def main() -> None:
     if args.packages:
         sys.path.append(str(args.packages))
     trained = {name: trained_peer(path) for name, path in _report.named_paths(args.pipelines).items()}
-    chinese, described, left_out = compare(trained | PEERS, PARTS, args)
-    english, english_described, english_left_out = compare(trained | ENGLISH_PEERS, ENGLISH_PARTS, args)
+    measure = {MEASURE: pipeline(spacy.load(args.ner))} if args.ner else {}
+    chinese, described, left_out = compare(trained | PEERS, PARTS, measure, args)
+    english, english_described, english_left_out = compare(trained | ENGLISH_PEERS, ENGLISH_PARTS, measure, args)
     learned = [
         TRAINED_NOTE.format(peer=peer, parts=" and ".join(parts))
         for peer, parts in TRAINED_ON.items()
@@ -606,22 +607,24 @@ def main() -> None:
 
 
 def compare(
-    peers: Mapping[str, Peer], parts: Mapping[str, tuple[str, Sequence[str]]], args: argparse.Namespace
+    peers: Mapping[str, Peer],
+    parts: Mapping[str, tuple[str, Sequence[str]]],
+    measure: Mapping[str, Find],
+    args: argparse.Namespace,
 ) -> tuple[list[list[str]], list[list[str]], list[str]]:
     """Return the rows with scores, the rows with speeds and sizes, and messages for packages that cannot be run.
 
-    The speed is measured on the texts of the first test set.
+    The speed is measured on the texts of the first test set, and compared with the pipeline in `measure`, if any.
     """
     found, left_out = load(peers)
     rows = []
     for part, (file, labels) in parts.items():
         scored = [[part, marked(name, part), *score(find, args.data / file, labels)] for name, find in found.items()]
         rows += bold_best(scored, column=5)
-    timed = {**found, MEASURE: pipeline(spacy.load(args.ner))} if args.ner else found
-    speed = speeds(timed, args.data / next(iter(parts.values()))[0], args.rounds)
+    speed = speeds(found | measure, args.data / next(iter(parts.values()))[0], args.rounds)
     times = {name: f"{value / speed[MEASURE]:.2f}" if MEASURE in speed else "" for name, value in speed.items()}
     described = [[name, f"{speed[name]:,.0f}", times[name], *facts(peers[name])] for name in found]
-    if args.ner:
+    if measure:
         described.append([f"to compare: {MEASURE}", f"{speed[MEASURE]:,.0f}", times[MEASURE], *[""] * 5])
     return rows, described, left_out
 
