@@ -72,7 +72,8 @@ def build_transformer_embed(
     pooling (Literal["mean", "first"]): How to compute a token's vector from its word pieces: the "mean" of their
         vectors, or the vector of the "first" word piece.
     layers (Union[int, List[int]]): The layers whose outputs are averaged: a number n for the last n layers, or a list
-        with layer numbers. Layers are numbered from 1. Layer 0 is the embedding layer.
+        with layer numbers. Layers are numbered from 1. Layer 0 is the embedding layer. Layers above the highest number
+        are removed, which saves time and memory. Supported for models such as BERT, RoBERTa and ELECTRA.
     dropout (float): Output dropout rate. The transformer's own dropout is applied in addition, unless `frozen`
         is true.
     window (int): Maximum number of word pieces in a transformer input, including special tokens. Longer texts are split
@@ -191,14 +192,32 @@ def _assemble(
         raise UserError(f"{reason} {config.frozen_layers} layers are frozen", fix)
     # Freezing some layers requires that the encoder is a plain sequence of layers. In other models, the encoder also
     # adds position biases between layers or normalizes the last layer's output.
-    encoder = getattr(transformer, "encoder", None)
-    if config.frozen_layers and (encoder is None or [name for name, _ in encoder.named_children()] != ["layer"]):
+    if config.frozen_layers and not _is_layer_sequence(transformer):
         kind = transformer.config.model_type
         reason = f"spacy_tener.TransformerEmbed.v1: single layers of a {kind!r} model cannot be frozen"
         raise UserError(reason, "Set frozen_layers = 0, or use a BERT, RoBERTa or ELECTRA model.")
     window = min(config.window, longest)
     subword_tokenizer = TokenizerJson(tokenizer).subword_tokenizer(window, min(config.overlap, window // 4))
     return PretrainedTransformer(transformer, subword_tokenizer, config)
+
+
+def _is_layer_sequence(transformer: Any) -> bool:
+    """Return whether a transformer's encoder consists of nothing but a sequence of layers, as in BERT."""
+    encoder = getattr(transformer, "encoder", None)
+    return encoder is not None and [name for name, _ in encoder.named_children()] == ["layer"]
+
+
+def _remove_unused_layers(transformer: Any, config: TransformerEmbedConfig) -> None:
+    """Remove the layers above the highest layer whose output is used. They would cost time, memory and disk space.
+
+    With the last n layers (`layers` is a number), all layers are used. Transformers whose encoder is not a plain
+    sequence of layers are not changed.
+    """
+    if isinstance(config.layers, int) or not _is_layer_sequence(transformer):
+        return
+    n_layers = max(config.highest_layer, config.frozen_layers + 1)
+    transformer.encoder.layer = transformer.encoder.layer[:n_layers]
+    transformer.config.num_hidden_layers = len(transformer.encoder.layer)
 
 
 def _init(
@@ -211,7 +230,9 @@ def _init(
 ) -> None:
     transformer, tokenizer = load_pretrained(name)
     pieces, longest = tokenizer.backend_tokenizer.to_str().encode(), longest_window(transformer, tokenizer)
-    module = _assemble(transformer, pieces, longest, config).to(get_torch_default_device())
+    module = _assemble(transformer, pieces, longest, config)
+    _remove_unused_layers(transformer, config)
+    module.to(get_torch_default_device())
     sizes = {"transformer": _config_json(transformer), "tokenizer": pieces, "longest": longest}
     source = str(name)
     # For privacy, meta.json contains only the name of a local directory instead of its full path.

@@ -364,6 +364,23 @@ def test_layers_above_frozen_layers_have_equal_gradients(tmp_path, layers):
     np.testing.assert_allclose(np.concatenate(partly_frozen.predict(DOCS)), expected, atol=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("layers", "frozen_layers", "kept"), [([1], 0, 1), ([0, 2], 0, 2), ([0], 0, 1), ([1], 1, 2), (1, 0, 4)]
+)
+def test_layers_above_highest_used_layer_are_removed(tmp_path, layers, frozen_layers, kept):
+    path = save_tiny_transformer(tmp_path, num_hidden_layers=4, **NO_DROPOUT)
+    model = embedder(path, layers=layers, frozen_layers=frozen_layers)
+    transformer = module_of(model).transformer
+    assert len(transformer.encoder.layer) == transformer.config.num_hidden_layers == kept
+    complete, _ = load_pretrained(path)
+    module_of(model).transformer = complete
+    expected = model.predict(DOCS)
+    module_of(model).transformer = transformer
+    np.testing.assert_allclose(np.concatenate(model.predict(DOCS)), np.concatenate(expected), atol=1e-6)
+    again = embedder(path, layers=layers, frozen_layers=frozen_layers).from_bytes(model.to_bytes())
+    np.testing.assert_allclose(np.concatenate(again.predict(DOCS)), np.concatenate(expected), atol=1e-6)
+
+
 def test_frozen_layers_are_unchanged_cached_and_without_dropout(tmp_path, monkeypatch):
     model = embedder(save_tiny_transformer(tmp_path), frozen_layers=1)
     before, module, encoded = weights(model), module_of(model), []
