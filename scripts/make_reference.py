@@ -66,7 +66,7 @@ def short(name: str) -> str:
         f"`{argument}`" if default == "required" else f"`{argument} = {default}`"
         for argument, default in defaults(name, load(name)).items()
     )
-    return f"- `{name}`: {line(text.split(chr(10) * 2)[0])}" + (f" {arguments}." if arguments else "")
+    return f"- `{name}`: {line(text.split(chr(10) * 2)[0])}" + (f" Arguments with their defaults: {arguments}." if arguments else "")
 
 
 def entry_points() -> dict[str, str]:
