@@ -97,8 +97,8 @@ def check_record(value: object) -> JsonRecord:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):x}"
-        reason = f"the record contains half of a surrogate pair ({half})"
-        raise RecordError(reason, "Remove this half, or add the other half.") from None
+        reason = f"the record contains a lone surrogate ({half})"
+        raise RecordError(reason, "Remove it, or add the other half of the surrogate pair.") from None
     except RecursionError as error:
         raise _not_json(json_fault(error)) from None
     return value

@@ -158,7 +158,7 @@ class Lexicon:
         if invalid:
             raise UserError(
                 f"The tag {invalid[0]!r} of a word in the lexicon cannot be saved",
-                "Use tags without NUL characters and halves of surrogate pairs.",
+                "Use tags without NUL characters or lone surrogates.",
             )
         indices = np.fromiter(map(index_of.__getitem__, tag_of.values()), dtype=np.int32, count=len(tag_of))
         self._fill(list(tag_of), list(index_of), indices)

@@ -527,7 +527,7 @@ def test_corpus_sets_schedule_of_named_config(german_corpus: Path) -> None:
         (["weibo", "--lang", "de"], "--lang: used only to choose a config, but the config weibo is already given"),
         (["weibo", "--optimize", "accuracy"], "--optimize: used only to choose a config"),
         (["--lang", "de", "--dev", "dev.spacy"], "--dev: used only with --train"),
-        (["--optimize", "accuracy"], "--optimize: no config is created without BASE"),
+        (["--optimize", "accuracy"], "--optimize: used only to create a config, which requires BASE"),
         (["--lang", "xy"], "spaCy has no tokenizer for the language 'xy'"),
         (["--train", "missing.spacy"], "missing.spacy: cannot be read"),
     ],

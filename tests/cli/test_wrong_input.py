@@ -119,8 +119,8 @@ WRONG_INPUT = [
     ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("trim blank text.txt -o {new}", "The pipeline has no tener_ner"),
-    ("serve blank", "blank has no component that finds entities Use a pipeline with a trained tener_ner."),
-    ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
+    ("serve blank", "blank has no component that predicts entities Use a pipeline with a trained tener_ner."),
+    ("annotate blank text.txt -o {new} -f jsonl", "has no component that predicts entities"),
     ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
     (
         "review sample gold.spacy -o {new}",

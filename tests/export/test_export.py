@@ -278,7 +278,7 @@ def with_component_before(name: str) -> Callable[[Language], None]:
             with_component_before("entity_ruler"),
             "depends on the entities of 'entity_ruler'.*Remove this component with nlp.remove_pipe",
         ),
-        (lambda nlp: nlp.disable_pipe("tener_ner"), "Enable tener_ner, which is disabled"),
+        (lambda nlp: nlp.disable_pipe("tener_ner"), "Enable tener_ner with nlp.enable_pipe, and save the pipeline"),
     ],
 )
 def test_ambiguous_or_dependent_component_raises_error(
