@@ -115,7 +115,7 @@ def _print(comparison: Comparison, source: str) -> None:
         msg.info(f"Verified on {compared}: the same {same} as in the pipeline, with the same probabilities")
         return
     msg.warn(
-        f"Verified on {compared}: the same {same} as in the pipeline, but the probabilities differ by up to "
+        f"Verified on {compared}: {same} in common with the pipeline, but the probabilities differ by up to "
         f"{comparison.max_difference:.4f}"
     )
     msg.warn_list(
