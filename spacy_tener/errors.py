@@ -104,7 +104,7 @@ def install(*packages: str) -> str:
     """
     command = f"pip install {' '.join(packages)}"
     if "torch" in packages:  # On Linux, the default build includes CUDA and needs 5 GB.
-        command += " (without a GPU, first torch's build for the CPU: https://pytorch.org/get-started/locally/)"
+        command += " (without a GPU, first install torch's build for the CPU: https://pytorch.org/get-started/locally/)"
     return command
 
 
@@ -118,17 +118,19 @@ def pluralize(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def check_choice(what: str, value: str, choices: Iterable[str]) -> None:
+def check_choice(what: str, value: str, choices: Iterable[str], where: str = "", *, fix_if_empty: str = "") -> None:
     """Raise a UserError if a value isn't a valid choice.
 
-    what (str): Option name for the error message, such as `metric`.
+    what (str): Description of the value for the error message, such as `metric`.
     value (str): The value.
     choices (Iterable[str]): The valid choices.
+    where (str): Where the value occurs, such as `of tener_ner`. It follows the value in the error message.
+    fix_if_empty (str): How to fix the error if there are no valid choices. Required if `choices` can be empty.
     """
     choices = list(choices)
     if value not in choices:
-        fix = f"Use one of: {', '.join(choices)}." if choices else "There are no valid values."
-        raise UserError(f"Unknown {what} '{value}'", fix)
+        fix = f"Use one of: {', '.join(choices)}." if choices else fix_if_empty
+        raise UserError(f"Unknown {what} '{value}'{where and f' {where}'}", fix)
 
 
 _OTHER_CONFIG = (

@@ -350,7 +350,7 @@ def check_text(value: Any) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        return DamagedText(value, f"character {error.start + 1} of the text is half of a surrogate pair")
+        return DamagedText(value, f"character {error.start + 1} of the text is a lone surrogate")
     return value
 
 

@@ -86,7 +86,8 @@ class TagLayout:
         """
         if larger.n_labels < self.n_labels:
             raise ValueError(
-                f"a tag layout for {self.n_labels} entity types does not fit into a layout for {larger.n_labels}"
+                f"a tag layout for {self.n_labels} entity types cannot be extended to a layout for only "
+                f"{larger.n_labels}"
             )
         types = np.arange(self.n_labels)
         starts = [block.start for block in (larger.begin, larger.single, larger.end, larger.inside)]

@@ -50,7 +50,7 @@ INVALID_SETTINGS: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
     (build_flat, {"heads": 0}, f"FLAT.v1: heads {POSITIVE}; got 0"),
     (build_flat, {"distances": ["hh", "ab"]}, "FLAT.v1: distances.1 must be 'hh', 'ht', 'th' or 'tt'; got 'ab'"),
     (build_flat, {"distances": ["hh", "hh"]}, "FLAT.v1: distances must not contain duplicates; got ['hh', 'hh']"),
-    (build_flat, {"distances": []}, "FLAT.v1: distances must not be empty"),
+    (build_flat, {"distances": []}, "FLAT.v1: distances must not be empty; list at least one of hh, ht, th, tt"),
     (build_flat_atssa, {"width": 24}, "FLAT_ATSSA.v1: width must be a multiple of 2 * heads (16)"),
     (build_flat_atssa, {"alpha": 0.0}, f"FLAT_ATSSA.v1: alpha {POSITIVE}; got 0.0"),
     (build_flat_atssa, {"tau": 0.0}, f"FLAT_ATSSA.v1: tau {POSITIVE}; got 0.0"),

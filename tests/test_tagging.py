@@ -113,5 +113,5 @@ def test_tags_keep_their_names_in_larger_layout(n_labels, n_new):
 
 
 def test_smaller_layout_raises_error():
-    with pytest.raises(ValueError, match="3 entity types does not fit into a layout for 2"):
+    with pytest.raises(ValueError, match="3 entity types cannot be extended to a layout for only 2"):
         TagLayout(3).within(TagLayout(2))

@@ -35,12 +35,15 @@ export async function load(source, ort, options) {
     session = await ort.InferenceSession.create(model, { ...OPTIONS, ...options });
     about = await readAbout(ort, session);
   } catch (cause) {
-    throw new Error(`${name}: cannot be loaded as an ONNX model: ${reason(cause)}. ${FIX} again.`, { cause });
+    throw new Error(`${name} cannot be loaded as an ONNX model: ${reason(cause)}. ${FIX} again.`, { cause });
   }
-  if (!about) throw new Error(`${name}: this ONNX model was not exported by spacy_tener. ${FIX}.`);
+  if (!about) throw new Error(`${name} was not exported by spacy_tener. ${FIX}.`);
   if (about.format > FORMAT) {
-    const formats = `its format is ${about.format}, but this reader supports ${FORMAT}`;
-    throw new Error(`${name}: exported by a newer version of spacy_tener: ${formats}. Use the reader of that version.`);
+    const formats = `it has the format ${about.format}, but this reader only supports the format ${FORMAT}`;
+    throw new Error(
+      `${name} was exported by a newer version of spacy_tener: ${formats}. ` +
+        "Use the reader from the version of spacy_tener that exported the model.",
+    );
   }
   return new Reader(ort, session, about);
 }

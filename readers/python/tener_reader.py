@@ -29,7 +29,7 @@ def load(model: str | os.PathLike[str] | bytes, *, threads: int = 0) -> Reader:
     threads (int): Number of threads. By default (0), one thread per core is used.
     RETURNS (Reader): The reader, whose method `entities` finds the entities of a text.
     """
-    name = "the model" if isinstance(model, bytes) else os.fspath(model)
+    name = "The model" if isinstance(model, bytes) else os.fspath(model)
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -40,13 +40,14 @@ def load(model: str | os.PathLike[str] | bytes, *, threads: int = 0) -> Reader:
         about = json.loads(metadata.get("tener", "null"))
     except Exception as error:
         reason = str(error).rstrip(".")
-        raise ValueError(f"{name}: cannot be loaded as an ONNX model: {reason}. {FIX} again.") from error
+        raise ValueError(f"{name} cannot be loaded as an ONNX model: {reason}. {FIX} again.") from error
     if about is None:
-        raise ValueError(f"{name}: this ONNX model was not exported by spacy_tener. {FIX}.")
+        raise ValueError(f"{name} was not exported by spacy_tener. {FIX}.")
     if about["format"] > FORMAT:
-        formats = f"its format is {about['format']}, but this reader supports {FORMAT}"
+        formats = f"it has the format {about['format']}, but this reader only supports the format {FORMAT}"
         raise ValueError(
-            f"{name}: exported by a newer version of spacy_tener: {formats}. Use the reader of that version."
+            f"{name} was exported by a newer version of spacy_tener: {formats}. Use the reader from the version of "
+            "spacy_tener that exported the model."
         )
     return Reader(session, about)
 

@@ -55,7 +55,10 @@ def answer_each(task: TextFunction, texts: Sequence[InputText]) -> list[Any]:
     try:
         answers = list(task(texts))
         if len(answers) != len(texts):
-            raise ValueError(f"the pipeline returned {len(answers)} answers for {len(texts)} texts")
+            raise ValueError(
+                f"the pipeline returned {len(answers)} results for {len(texts)} texts; check for a component that "
+                "adds or removes Docs"
+            )
         return answers
     except Exception as error:
         if len(texts) == 1:

@@ -85,9 +85,10 @@ def _count_labels(nO: int, depth: int) -> int:
     """
     n_labels, rest = divmod(nO - depth, 4 * depth)
     if rest or n_labels < 0:
-        times = f", times its depth of {depth}" if depth > 1 else ""
+        wanted = "4 * n_labels + 1" if depth == 1 else f"(4 * n_labels + 1) * depth, with depth = {depth}"
         raise ValueError(
-            f"nO must be the number of tags, which is 4 for each label plus 1 (1, 5, 9, ...){times}, but is {nO}."
+            f"nO is {nO}, but must be the number of tags, which is {wanted}. Set nO to null to infer it from "
+            "the labels."
         )
     return n_labels
 

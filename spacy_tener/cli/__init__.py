@@ -27,7 +27,7 @@ COMMANDS = {
     "suggest": "Select the texts that are most useful to annotate (active learning).",
     "review": "Find annotation errors in gold annotation.",
     "silver": "Annotate raw texts with trained pipelines, to use them as training data (silver-standard data).",
-    "config": "Create a training config for your corpus, or from a base config, overlays and single settings.",
+    "config": "Create a training config: chosen for your corpus, or composed of a base config, overlays and settings.",
     "vectors": "Compute static word vectors with a pretrained encoder.",
     "extend": "Add new labels to a trained pipeline, and keep its existing labels.",
     "evaluate": "Score a pipeline, and count its true positives, false positives and false negatives.",

@@ -68,7 +68,12 @@ def annotate_cli(
     msg.warn_list("Skipped files in unsupported formats", left_out, most=5)
     formats = {source.format for source in sources}
     if PLAIN_TEXT not in formats:
-        refuse_options(ctx, ["whole_files"], "applies only to text files, but no input is one", "Remove {options}.")
+        refuse_options(
+            ctx,
+            ["whole_files"],
+            "applies only to text files, but none of the inputs is a text file",
+            "Remove {options}.",
+        )
     if formats <= {"parquet", "spacy"}:
         refuse_options(
             ctx, ["encoding"], f"{' and '.join(sorted(formats))} files have a fixed encoding", "Remove {options}."

@@ -36,7 +36,7 @@ def calibrate_cli(
         Path,
         typer.Argument(help="Held-out annotated texts (.spacy); with --folds, the training texts of MODEL"),
     ],
-    output: Annotated[Path, options.output("a new directory, or MODEL with --force")],
+    output: Annotated[Path, options.output("a new directory, or a pipeline to overwrite with --force, such as MODEL")],
     folds: Annotated[
         Path | None,
         typer.Option("--folds", help="Cross-validation folds: the output directory of `tener review CONFIG DATA`"),
@@ -60,19 +60,21 @@ def calibrate_cli(
 ) -> None:
     """Calibrate the probabilities of a pipeline on annotated texts.
 
-    After calibration, about 80 % of the entities with the probability 0.8 are correct. The command fits the CRF's
-    temperature, which doesn't change a text's most probable label sequence. It prints the expected calibration error
-    (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
+    After calibration, about 80 % of the entities with the probability 0.8 are correct. The command applies temperature
+    scaling to the CRF, which doesn't change a text's most probable label sequence. It prints the expected calibration
+    error (ECE) before and after calibration. The error is measured on --test, or by cross-validation on DATA. Existing
     probability thresholds are removed.
 
     A small held-out set often contains too few wrong predictions for calibration. In this case, use the training texts
     as DATA, and pass the output directory of `tener review CONFIG DATA` with --folds. It contains pipelines trained by
     cross-validation. Each pipeline predicts the entities of the texts that it was not trained on.
 
-    With --precision 0.9, the command also sets a probability threshold for each label or group of labels. On texts
-    similar to DATA, at least 90 % of the entities above the threshold are correct, with the confidence level
-    --confidence. To find the threshold, the command tests decreasing values, and stops at the first value for which the
-    precision is not certain enough. Labels for which the highest value fails get no threshold.
+    With --precision 0.9, the command also sets a probability threshold for each label. Labels with fewer than 100
+    predicted entities in DATA share a threshold. On texts similar to DATA, at least 90 % of the entities above the
+    threshold are correct, with the confidence level --confidence. To find the threshold, the command tests decreasing
+    values, and stops at the first value for which a binomial test doesn't confirm a precision of 0.9 at this confidence
+    level. Labels for which the highest value fails get no threshold.
+
     Requires scipy (extra `train`).
     """
     check_new(output, force)
@@ -118,8 +120,8 @@ def calibrate_cli(
             is_kept = tested.probabilities(temperature) >= [thresholds[pipe.labels[i]] for i in tested.label]
             right = _fraction(int(tested.right[is_kept].sum()), int(is_kept.sum()))
             msg.info(
-                f"On the test set: {int(is_kept.sum())} of {is_kept.size} entities above the threshold, "
-                f"precision {right}"
+                f"On the test set: {int(is_kept.sum())} of {is_kept.size} predicted entities are above the threshold, "
+                f"with precision {right}"
             )
     elif pipe.cfg["threshold"]:
         changes["threshold"] = 0.0

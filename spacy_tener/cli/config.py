@@ -47,7 +47,7 @@ def config_cli(
     output: Annotated[Path | None, options.output("a file (default: print)")] = None,
     force: options.Force = False,
 ) -> tuple[str, int]:
-    """Create a training config for your corpus, or from a base config, overlays and single settings.
+    """Create a training config: chosen for your corpus, or composed of a base config, overlays and settings.
 
     With --lang or --train, and without the name of a config, the command chooses a config and overlays by the language,
     the size of the corpus and the installed packages. It prints each choice with its reason. --train also sets the
@@ -60,18 +60,20 @@ def config_cli(
     The result is a complete and validated config for `spacy train`. Variables such as ${paths.train} are kept. Refer to
     this package's configs by name, as in `tener config weibo flat-atssa`, and to your own files by path.
 
-    The command warns if the data of an overlay is for another language than the config.
+    The command warns if an overlay uses a resource for another language than that of the config, such as English word
+    vectors in a config with nlp.lang = "de".
 
     Overlays are merged in the given order, and later values override earlier values. A section is replaced as a whole
     if the overlay specifies a different registered function (@architectures, ...) or factory. All other sections are
     merged key by key. An overlay cannot remove keys: to disable a setting, set it to `null`; to remove a component, set
-    nlp.pipeline to a list without the component. An overlay can contain a section without its parent sections.
+    nlp.pipeline to a list without the component. An overlay can contain a section without its parent sections, for
+    example [training.optimizer] without [training].
 
-    --set changes a single setting, which must exist in the filled config. A dictionary replaces the existing
-    dictionary.
+    --set changes a single setting, which must exist in the filled config. If the value is a dictionary, it replaces the
+    existing dictionary. The two dictionaries are not merged.
     """
     if base is None and lang is None and train is None:
-        why = "no config is created without BASE, --lang or --train"
+        why = "used only to create a config, which requires BASE, --lang or --train"
         fix = "Add one of them, for example the base config weibo: `tener config weibo`."
         refuse_options(ctx, ["settings", "optimize", "dev", "output", "force"], why, fix)
         return list_configs(), 0

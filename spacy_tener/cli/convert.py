@@ -53,20 +53,25 @@ def convert_cli(
     format: Annotated[str, options.choice(("--from",), "Format of the inputs", ("auto", *CORPUS_FORMATS))] = "auto",
     lang: Annotated[
         str,
-        options.lang("auto detects Chinese and English, and uses xx for other languages in Latin script", auto=True),
+        options.lang(
+            "a code such as de, or auto, which detects Chinese and English, and uses xx for other languages in Latin "
+            "script (for all other scripts, a code is required)",
+            auto=True,
+        ),
     ] = "auto",
     tokens: Annotated[
         str,
         options.choice(("--tokens",), "Tokenization of JSON texts with character offsets", TOKEN_TYPES),
     ] = WORDS,
     scheme: Annotated[
-        str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join((*SCHEMES, *ALIASES))}")
+        str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join(map(_with_aliases, SCHEMES))}")
     ] = "auto",
     overlap: Annotated[str, options.choice(("--overlap",), "What to do if JSON spans overlap", OVERLAPS)] = "error",
     texts: Annotated[
         str,
         typer.Option(
-            help="Texts: their keys in Label Studio tasks, such as title,body (default: all texts with entities)"
+            help="Texts to use: keys of the texts in Label Studio tasks, separated by commas, such as title,body "
+            "(default: all texts with entities)"
         ),
     ] = "",
     encoding: options.Encoding = "utf-8",
@@ -74,16 +79,19 @@ def convert_cli(
     tag_column: Annotated[int | None, typer.Option(help=_COLUMN_HELP.format("tag"), show_default="last")] = None,
     tag_names: Annotated[
         str,
-        typer.Option(help="Names of tags that the file stores as numbers, in numerical order, such as O,B-PER,I-PER"),
+        typer.Option(
+            help="Tag names in the order of their integer IDs, separated by commas, such as O,B-PER,I-PER (for files "
+            "that contain tag IDs instead of tag names)"
+        ),
     ] = "",
     force: options.Force = False,
 ) -> None:
     """Convert annotated corpora to .spacy files.
 
-    Two families of formats are supported. Columns contain a token and its tag on each line: CoNLL-2003, CoNLL-U, Weibo
-    NER, or one character per line. The tags may be BMES, BIOES, BILOU, IOB1 or IOB2. A line `# text = ` restores the
-    whitespace between the tokens. JSON or JSONL contains character offsets (doccano, Prodigy, Label Studio, CLUENER,
-    spaCy 2) or tokens with tags (Hugging Face). All files may be compressed (.gz, .bz2, .xz).
+    Two families of formats are supported. In column formats, each line contains a token and its tag: CoNLL-2003,
+    CoNLL-U, Weibo NER, or one character per line. The tags may be BMES, BIOES, BILOU, IOB1 or IOB2. A line `# text = `
+    restores the whitespace between the tokens. JSON or JSONL contains character offsets (doccano, Prodigy, Label
+    Studio, CLUENER, spaCy 2) or tokens with tags (Hugging Face). All files may be compressed (.gz, .bz2, .xz).
 
     Each input file is converted to one output file. Known format suffixes are replaced with .spacy: train.char.bmes
     becomes train.spacy, but x.train becomes x.train.spacy.
@@ -96,8 +104,9 @@ def convert_cli(
     another type. The command prints the number of all corrections.
 
     An entity can only begin and end at token boundaries. --tokens characters makes each character a token, to keep
-    entities inside words, such as "Excel" in "Excelkenntnisse". Train on the result with `view = "characters"`, or with
-    the tokenizer `spacy_tener.CharTokenizer.v1`. Otherwise, the training treats these entities as missing annotation.
+    entities inside words, such as "Excel" in "Excelkenntnisse". To train on the result, set `view = "characters"` in
+    the config of `tener_ner`, or use the tokenizer `spacy_tener.CharTokenizer.v1`. Without one of these settings,
+    `spacy train` treats entities inside words as missing annotation.
 
     --overlap specifies what to do with overlapping entities. `longest` keeps only the longest entity. `spans` stores
     all entities in `doc.spans["sc"]`, for the overlay `nested`, and the longest in `doc.ents`.
@@ -126,15 +135,22 @@ def convert_cli(
         if overlap == "spans" and report.missing:
             msg.warn(
                 f"A spancat treats {pluralize(report.missing, 'token')} with missing annotation as outside of entities",
-                "Train with the overlay `nested`, or annotate these texts completely.",
+                "To train a `tener_ner` instead, which supports missing annotation, add the overlay `nested` to your "
+                "`tener config` command. Otherwise, annotate these texts completely.",
             )
         incorrect += report.incorrect
     _warn_of_unused(ctx, formats, overlap)
     if incorrect:
         msg.info(
-            "To use the rejected spans in training, add this option to `spacy train`",
+            "To use the rejected spans in training, add this option to `spacy train`:",
             f"--components.tener_ner.incorrect_spans_key {INCORRECT}",
         )
+
+
+def _with_aliases(scheme: str) -> str:
+    """Return a tag scheme's name, with its alternative name in parentheses, such as "IOB2 (BIO)"."""
+    aliases = [alias for alias, name in ALIASES.items() if name == scheme]
+    return f"{scheme} ({', '.join(aliases)})" if aliases else scheme
 
 
 def _warn_of_unused(ctx: typer.Context, formats: set[str], overlap: str) -> None:

@@ -32,7 +32,7 @@ from ._common import (
 _NAME_CORPORA = "Set the paths, for example --paths.train corpus/train.spacy --paths.dev corpus/dev.spacy."
 # Code of spaCy's error for a config without the section [nlp].
 _NO_NLP = "[E985]"
-_NOT_COUNTED = "The following report of spaCy doesn't count them as missing values."
+_NOT_COUNTED = "The report of `spacy debug data` below doesn't include these tokens in its number of missing values."
 
 
 @command("debug-data", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -78,7 +78,7 @@ def evaluate_cli(
     difference between two systems is significant.
 
     --page writes an HTML page with the scores, a confusion matrix, and all texts with errors, which can be filtered and
-    searched. --explain 20 writes a second page, which explains the 20 errors with the highest probability.
+    searched. --explain 20 writes a second page, which explains the 20 texts with the most probable wrong predictions.
     --displacy-path writes displaCy pages, as `spacy evaluate` does.
     """
     if displacy_path is None:
@@ -120,7 +120,10 @@ def evaluate_cli(
         if page is None:
             fix = "Check that the data is annotated and that the pipeline predicts entities."
             raise UserError(f"{data}: no entities to score", fix)
-        msg.warn(f"{data}: no entities to score", "The page shows the predicted entities.")
+        msg.warn(
+            f"{data}: no entities to score",
+            "Check that the data contains gold annotation. The page shows only the predicted entities.",
+        )
     else:
         _print_scores(scores)
     msg.info(f"{scores['speed']:.0f} tokens per second")

@@ -46,7 +46,11 @@ def explain_cli(
     limit: Annotated[int, options.limit("if TEXT is a file")] = 100,
     component: options.Component = None,
     attribution: Annotated[
-        bool, typer.Option(help="Compute the attribution of characters by occlusion (slower)")
+        bool,
+        typer.Option(
+            help="Compute attributions by occlusion, with an additional prediction for each token or character "
+            "(--no-attribution is faster)"
+        ),
     ] = True,
     force: options.Force = False,
     gpu_id: options.GpuId = -1,

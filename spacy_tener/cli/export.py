@@ -28,7 +28,8 @@ def export_cli(
         Path | None,
         typer.Option(
             "--page",
-            help="Output path of an HTML page: a file or directory, for a page that runs the model in a browser",
+            help="Output path of an HTML page: a page that runs the model in a browser (an .html file, or a directory "
+            "for index.html)",
         ),
     ] = None,
     wasm: Annotated[
@@ -36,10 +37,16 @@ def export_cli(
     ] = Path("node_modules", RUNTIME),
     texts: Annotated[
         list[str] | None,
-        typer.Option("--texts", help="Texts: a file to verify the exported model on; may be repeated"),
+        typer.Option(
+            "--texts",
+            help="Texts to use: a file of texts on which the exported model is verified (text, JSONL, CSV, Parquet, "
+            ".spacy); may be repeated",
+        ),
     ] = None,
     half: Annotated[bool, typer.Option("--half", help="Store embeddings as 16-bit floats")] = False,
-    component: options.Component = None,
+    component: Annotated[
+        str | None, options.component("required if the pipeline has several components to export")
+    ] = None,
     force: options.Force = False,
     code: options.Code = None,
 ) -> None:
@@ -48,10 +55,10 @@ def export_cli(
     ONNX Runtime computes the same entities and probabilities as the pipeline, in a browser, in Node, or in Python
     without spaCy. The ONNX graph takes the code points of texts as input.
 
-    Only pipelines that process characters can be exported: `lac`, and TENER or GRN with character and bigram
-    embeddings, optionally with LAC features. Pipelines with words or subword tokens cannot be exported. Distill such a
-    pipeline into a character-based pipeline with the overlay `distilled`. `entity_lists` components that precede the
-    `tener_ner` are exported, too.
+    Only character-based pipelines can be exported: the component `lac` (Baidu's model for Chinese texts), and
+    `tener_ner` with a TENER or GRN encoder on character and bigram embeddings, optionally with features from `lac`.
+    Pipelines with words or subword tokens cannot be exported. Distill such a pipeline into a character-based pipeline
+    with the overlay `distilled`. `entity_lists` components that precede the `tener_ner` are exported, too.
 
     The command compares the entities that the ONNX file and the pipeline predict. The comparison uses --texts, or texts
     generated from the pipeline's vocabulary. Requires onnx and onnxruntime.
@@ -79,7 +86,7 @@ def export_cli(
     # An entity list with a name only applies to Docs that select this name. An exported model has no Docs, so lists
     # with names are not exported.
     msg.warn_list(
-        "Named word lists that were not exported, because they apply only to Docs that select them",
+        "Entity lists that were not exported, because they apply only to Docs that select them by name",
         [name for found in lists.values() for name in found.names],
     )
     graph = export_model(nlp, pipe.name, half=half).SerializeToString()
@@ -102,13 +109,13 @@ def _save(path: Path, content: bytes) -> None:
 def _print(comparison: Comparison, source: str) -> None:
     """Print whether the exported model and the pipeline predict the same entities and probabilities."""
     n_texts, n_characters = pluralize(comparison.n_texts, "text"), pluralize(comparison.n_characters, "character")
-    compared = f"{n_texts} of {n_characters} ({source})"
+    compared = f"{n_texts} ({n_characters} in total, {source})"
     same = pluralize(comparison.n_equal, "entity", "entities")
     if not comparison.different_texts and comparison.max_difference <= _MAX_DIFFERENCE:
-        msg.info(f"Verified on {compared}: {same}, all with the same probabilities as in the pipeline")
+        msg.info(f"Verified on {compared}: the same {same} as in the pipeline, with the same probabilities")
         return
     msg.warn(
-        f"Verified on {compared}: {same} as in the pipeline, but the probabilities differ by up to "
+        f"Verified on {compared}: {same} in common with the pipeline, but the probabilities differ by up to "
         f"{comparison.max_difference:.4f}"
     )
     msg.warn_list(

@@ -34,7 +34,7 @@ def extend_cli(
         str,
         typer.Option(
             "--labels",
-            help="Labels, such as PER,ORG (new labels; default: all labels in NEW that MODEL doesn't have)",
+            help="Labels, separated by commas, such as PER,ORG (default: all labels in NEW that MODEL doesn't have)",
         ),
     ] = "",
     rename: Annotated[
@@ -52,7 +52,8 @@ def extend_cli(
     on the predictions of MODEL (knowledge distillation). Use --with to add texts that are annotated for the existing
     labels.
 
-    To split a label, rename it. For example, use --rename ORG=COMPANY if NEW is annotated with COMPANY and SCHOOL.
+    To split a label, rename it to one of the new labels. For example, to replace ORG with COMPANY and SCHOOL, annotate
+    NEW with COMPANY and SCHOOL, and use --rename ORG=COMPANY. The predictions of MODEL for ORG are then not used.
 
     Without --dev, 10 % of NEW is held out as the development set. For the existing labels, MODEL's predictions serve as
     its gold annotation. The output directory contains the training data and the config, which you can also use with
@@ -73,11 +74,13 @@ def extend_cli(
         write_docs(output / DEV, held_out if dev else extension.development_docs(held_out))
         write_docs(output / TRAIN, extension.training_docs(learned, old_docs))
         if is_trained(run):
-            msg.good(f"{output / MODEL} is already trained")
+            msg.good(
+                f"{output / MODEL}: already trained", "To train again, use another --output, or delete this directory."
+            )
             return
         msg.info(
-            f"{pluralize(len(learned), 'text')} with the new labels {', '.join(extension.labels)}; "
-            f"existing labels: {', '.join(extension.present)}"
+            f"Training on {pluralize(len(learned), 'text')} with the new labels {', '.join(extension.labels)}; "
+            f"existing labels of the pipeline: {', '.join(extension.present)}"
         )
         failure = train(run, Processes(1, sys.stderr.write))
         if failure:

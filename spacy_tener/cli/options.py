@@ -28,15 +28,23 @@ Code = Annotated[
     Path | None, typer.Option("--code", "-c", help="Python file with additional code (registered functions) to import")
 ]
 GpuId = Annotated[int, typer.Option("--gpu-id", "-g", help="GPU ID, or -1 for the CPU")]
-Component = Annotated[
-    str | None, typer.Option("--component", help="Name of the component (default: the only tener_ner)")
-]
 Encoding = Annotated[str, typer.Option("--encoding", help="Encoding of the input files, such as gb18030")]
 PartSize = Annotated[int, typer.Option("--part-size", help="Maximum number of texts in each output file", min=1)]
 Force = Annotated[bool, typer.Option("--force", "-F", help="Overwrite an existing output")]
 Jobs = Annotated[
     int, typer.Option("--jobs", "-j", help="Number of parallel training runs, which share the CPU cores", min=1)
 ]
+
+
+def component(when: str) -> Any:
+    """Return the option `--component`, the name of a component.
+
+    when (str): Component that is used without the option, for the help text.
+    """
+    return typer.Option("--component", help=f"Name of the component ({when})")
+
+
+Component = Annotated[str | None, component("default: the first tener_ner")]
 
 
 def output(what: str) -> Any:
@@ -50,7 +58,7 @@ def output(what: str) -> Any:
 def limit(of: str) -> Any:
     """Return the option `--limit`, the maximum number of texts.
 
-    of (str): Purpose of the texts, such as "to annotate", for the help text.
+    of (str): Which texts are limited, such as "selected from TEXTS", for the help text.
     """
     return typer.Option("--limit", "-n", help=f"Maximum number of texts ({of})", min=1)
 
@@ -58,7 +66,7 @@ def limit(of: str) -> Any:
 def lang(of: str, *, auto: bool = False) -> Any:
     """Return the option `--lang`, the text language.
 
-    of (str): Purpose of the language, such as "determines the tokenizer", for the help text.
+    of (str): Purpose or values of the option, such as "determines the tokenizer", for the help text.
     auto (bool): Whether `auto` is a valid value.
     """
 

@@ -55,7 +55,8 @@ def review_cli(
     model_or_config: Annotated[
         str,
         typer.Argument(
-            help="Config (.cfg file or a name such as weibo) or pipeline; with --apply or --compare, the .spacy file"
+            help="Config (.cfg file or a name such as weibo) or pipeline; with --apply or --compare, the corpus "
+            "(.spacy)"
         ),
     ],
     data: Annotated[
@@ -75,9 +76,11 @@ def review_cli(
     ] = None,
     force: options.Force = False,
     dev: Annotated[Path | None, typer.Option(help="Development set (default: paths.dev of the config)")] = None,
-    folds: Annotated[int, typer.Option("--folds", help="Cross-validation folds: number of folds", min=2)] = 5,
+    folds: Annotated[
+        int, typer.Option("--folds", help="Cross-validation folds: number of parts into which DATA is divided", min=2)
+    ] = 5,
     settings: options.Settings = None,
-    limit: Annotated[int, options.limit("on the HTML page; the JSONL file contains all texts")] = 500,
+    limit: Annotated[int, options.limit("applies only to the HTML page: the JSONL file contains all texts")] = 500,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
     jobs: options.Jobs = 1,
@@ -92,8 +95,8 @@ def review_cli(
 
     A model predicts the entities of each text. If the most probable label sequence differs from the gold annotation,
     the difference is reported as a suspected annotation error. An error ranks high if the model assigns a high
-    probability to its prediction and a low probability to the gold entities. If the model predicts no entity, the rank
-    also depends on the model's recall.
+    probability to its prediction and a low probability to the gold entities. If the model predicts no entity for a gold
+    entity, the model's recall replaces the probability of the prediction: the lower the recall, the lower the rank.
 
     With a config, models are trained by cross-validation. Each model predicts only texts that it was not trained on. If
     the command is stopped, run it again to resume. With a pipeline, this pipeline predicts the entities of all texts. A
@@ -107,11 +110,11 @@ def review_cli(
     that is trained on all of these texts. --learning-curve also trains on 25 % and 50 % of the texts, to show whether
     more texts would improve F1.
 
-    review --apply decisions.json corpus.spacy --output corrected.spacy applies your decisions to the corpus. Decisions
-    whose text or entity is not found, for example because the corpus has changed, are skipped and listed.
+    `tener review --apply decisions.json corpus.spacy --output corrected.spacy` applies your decisions to the corpus.
+    Decisions whose text or entity is not found, for example because the corpus has changed, are skipped and listed.
 
-    review --compare other.spacy corpus.spacy --output compared shows the differences between two annotations of the
-    same texts, without a model. The page shows the other annotation instead of a model's predictions.
+    `tener review --compare other.spacy corpus.spacy --output compared` shows the differences between two annotations of
+    the same texts, without a model. The page shows the other annotation instead of a model's predictions.
 
     --jobs trains several models in parallel, which share the CPU cores.
     """
@@ -154,8 +157,10 @@ def review_cli(
         nlp = load_pipeline(model_or_config)
         reviewed = list(find_suspected_errors(nlp, enumerate(docs)))
         how = f"Predicted by {describe_model(nlp, model_or_config)}."
-        question = "If the pipeline was trained on these texts, use its config instead."
-        msg.warn(f"{how} {question}", "With a config, each text is predicted by a model that was not trained on it.")
+        msg.warn(
+            f"{how} If the pipeline was trained on these texts, it has memorized some of the annotation errors",
+            "To find these errors, use its config instead. The texts are then predicted by cross-validation.",
+        )
         with interrupted_by_signals(), locked(output / ".lock"):
             _write_review(
                 output, reviewed, str(data), how, limit, entity_labels(nlp), uncalibrated=is_uncalibrated(nlp)
@@ -260,12 +265,10 @@ def _write_review(
         output, reviewed, data, limit=limit, label_order=label_order, uncalibrated=uncalibrated
     )
     entities = sum(len(doc.entities) for doc in reviewed)
-    summary = (
-        f"{pluralize(len(errors), 'suspected error')} in {pluralize(len(reviewed), 'text')} with "
-        f"{pluralize(entities, 'entity', 'entities')}. {how}"
-    )
+    corpus = f"{pluralize(len(reviewed), 'text')} with {pluralize(entities, 'entity', 'entities')}"
+    summary = f"{pluralize(len(errors), 'suspected error')} in {corpus}. {how}"
     if len(shown) < len(errors):
-        summary = f"The page shows {pluralize(len(shown), 'suspected error')} in the highest ranked texts, of {summary}"
+        summary += f" The page shows only the highest ranked texts, with {pluralize(len(shown), 'suspected error')}."
     unknown = sum(doc.unknown for doc in reviewed)
     if unknown:
         msg.warn(f"Skipped entities: {unknown:,}", "The model was not trained on their labels.")

@@ -44,7 +44,11 @@ def serve_cli(
     ] = 30.0,
     api_key_file: Annotated[
         Path | None,
-        typer.Option("--api-key-file", help="File with the key that clients must send (or set TENER_API_KEY)"),
+        typer.Option(
+            "--api-key-file",
+            help="File that contains the API key that clients must send (or set the environment variable "
+            "TENER_API_KEY)",
+        ),
     ] = None,
     allow_origin: Annotated[
         list[str] | None,

@@ -57,7 +57,7 @@ def silver_cli(
             with_1=True,
         ),
     ] = DEFAULT_THRESHOLD,
-    limit: Annotated[int | None, options.limit("to annotate; default: all")] = None,
+    limit: Annotated[int | None, options.limit("default: all texts")] = None,
     part_size: options.PartSize = 5000,
     gpu_id: options.GpuId = -1,
     code: options.Code = None,
@@ -68,12 +68,12 @@ def silver_cli(
     if the probability of O is at least --outside-threshold. All other tokens get missing annotation, which `tener_ner`
     supports in training.
 
-    With several pipelines, the probabilities are averaged. Calibrate a `tener_ner` with `spacy tener calibrate` first,
-    so that its probabilities are reliable. Components other than `tener_ner` don't provide probabilities: their
+    With several pipelines, the probabilities are averaged. Calibrate a `tener_ner` with `tener calibrate` first, so
+    that its probabilities are reliable. Components other than `tener_ner` don't provide probabilities: their
     entities get the probability 1.
 
-    Each line in a text file is one text. Each record in a JSONL, CSV or .spacy file is one text, and its id is kept. To
-    train on the output, use `spacy.Corpus.v1`. To combine the output with gold annotation, use
+    Each line in a text file is one text. Each record in a JSONL, CSV, Parquet or .spacy file is one text, and its id
+    is kept. To train on the output, use `spacy.Corpus.v1`. To combine the output with gold annotation, use
     `spacy_tener.MixedCorpus.v1`.
 
     If the command is stopped, run it again to resume after the last complete file. You cannot resume if the pipelines
@@ -90,8 +90,8 @@ def silver_cli(
     check_teachers(pipelines)
     silent = [name for name, teacher in pipelines.items() if not entity_finders(teacher)]
     if silent:
-        fix = "Check that it predicts entities. Otherwise, all its tokens are annotated as outside entities (O)."
-        msg.warn(f"No component declares that it sets entities in the pipeline {', '.join(silent)}", fix)
+        fix = "Check that the pipeline predicts entities. Otherwise, all tokens are annotated as outside entities (O)."
+        msg.warn(f"No component declares that it assigns doc.ents in the pipeline {', '.join(silent)}", fix)
     missing_labels = unknown_labels(pipelines)
     if missing_labels:
         lines = [f"{name} doesn't have {', '.join(labels)}" for name, labels in missing_labels.items()]
@@ -116,11 +116,12 @@ def silver_cli(
     summary = f"{pluralize(total.texts, 'text')}, {pluralize(total.entities, 'entity', 'entities')}"
     msg.good(f"{output}: {summary}, {missing:.1f} % of the tokens with missing annotation")
     if total.has_few_entities:
-        few = f"Only {pluralize(total.entities, 'entity', 'entities')} of about {total.expected:,.0f} were kept"
+        n_kept = pluralize(total.entities, "entity", "entities")
+        few = f"Only {n_kept} of about {total.expected:,.0f} expected entities were kept"
         fix = (
-            "Lower --entity-threshold."
+            "Lower --entity-threshold. This is often necessary for calibrated pipelines, because calibration often "
+            "lowers probabilities."
             if entity_threshold > DEFAULT_THRESHOLD
-            else "Raise --outside-threshold, to keep fewer tokens as outside."
+            else "Raise --outside-threshold, so that fewer tokens are annotated as O."
         )
-        why = "A model trained on few entities and many tokens outside has a low recall."
-        msg.warn(few, f"{fix} {why} Calibration often lowers probabilities.")
+        msg.warn(few, f"A model that is trained on few entities and many O tokens has a low recall. {fix}")

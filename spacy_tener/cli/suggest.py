@@ -47,10 +47,11 @@ def suggest_cli(
     ],
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a file")],
-    limit: Annotated[int, options.limit("to select")] = 200,
+    limit: Annotated[int, options.limit("selected from TEXTS")] = 200,
     format: Annotated[str | None, options.output_format((*TOOLS, ANNOTATION_PAGE))] = None,
     labels: Annotated[
-        str, typer.Option(help="Labels, such as PER,ORG (to annotate; default: the labels of the model)")
+        str,
+        typer.Option(help="Labels, separated by commas, such as PER,ORG (default: the labels of MODEL)"),
     ] = "",
     annotated: Annotated[
         list[str] | None,
@@ -64,10 +65,10 @@ def suggest_cli(
 
     The command selects texts with uncertain predictions (uncertainty sampling) that are not similar to each other
     (diversity sampling), without duplicates. The input may contain millions of texts. Each line in a text file is one
-    text. Each record in a JSONL, CSV or .spacy file is one text, and its id is kept.
+    text. Each record in a JSONL, CSV, Parquet or .spacy file is one text, and its id is kept.
 
     The output contains the texts with the predicted entities and their probabilities. It can be imported into doccano,
-    Label Studio or Prodigy. To convert the finished annotation, use `spacy tener convert`. The format `page` is an HTML
+    Label Studio or Prodigy. To convert the finished annotation, use `tener convert`. The format `page` is an HTML
     page for annotation in a browser. Without --format, the output suffix determines the format: .jsonl for doccano,
     .json for Label Studio, .html for the page.
 
@@ -127,4 +128,4 @@ def suggest_cli(
         msg.good(f"{output}: {pluralize(len(chosen), 'text')} to annotate in {format}")
         if tool.interface:
             write_text(interface, tool.interface(shown))
-            msg.info(f"{interface}: labelling interface for the settings of the {format} project")
+            msg.info(f"{interface}: labelling interface to paste into the settings of the {format} project")

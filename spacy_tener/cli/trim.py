@@ -23,7 +23,7 @@ def trim_cli(
     ctx: typer.Context,
     model: options.Model,
     texts: options.RawTexts,
-    output: Annotated[Path, options.output("a new directory")],
+    output: Annotated[Path, options.output("a new directory, or a pipeline to overwrite with --force, such as MODEL")],
     min_count: Annotated[
         int, typer.Option("--min-count", help="Minimum frequency in TEXTS for keeping the embedding of a string", min=1)
     ] = 1,

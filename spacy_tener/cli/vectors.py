@@ -24,7 +24,9 @@ from ._common import CommandLineError, check_file, command, msg, names, refuse_o
 @command("vectors", stopped="Run the same command to continue.")
 def vectors_cli(
     ctx: typer.Context,
-    encoder: Annotated[str, typer.Argument(help="Encoder: an ONNX file, the directory of a transformer, minilm or e5")],
+    encoder: Annotated[
+        str, typer.Argument(help="Encoder: minilm, e5, an ONNX file, or the directory of a transformer")
+    ],
     texts: Annotated[
         list[str] | None,
         typer.Argument(help="Raw texts from which the words are extracted (default: the words of GloVe)"),
@@ -74,7 +76,8 @@ def vectors_cli(
     count, explained_variance = write_static_vectors(reader, selected, width, output)
     words_written = pluralize(count, "word")
     msg.good(
-        f"{output}: {words_written}, {width} of {reader.width} components ({explained_variance:.0%} of the variance)"
+        f"{output}: {words_written}, reduced from {reader.width} to {width} dimensions by principal component analysis "
+        f"({explained_variance:.0%} of the variance explained)"
     )
     if count < len(selected):
         msg.warn(

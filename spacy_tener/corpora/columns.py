@@ -282,7 +282,7 @@ class ColumnReader:
         if len(columns) < 2:
             fix = "Each line needs a token and its tag, separated by a space or a tab."
             if "," in columns[0]:
-                fix += " Convert a file with comma-separated values to tab-separated values."
+                fix += " If the file contains comma-separated values (CSV), convert it to tab-separated values (TSV)."
             raise RecordError("the line has one column", fix, line=number)
         if len(columns) != self.width:
             reason = f"the line has {len(columns)} columns, but the lines before it have {self.width}"

@@ -97,8 +97,8 @@ def check_record(value: object) -> JsonRecord:
         json.dumps(value, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         half = f"\\u{ord(error.object[error.start]):x}"
-        reason = f"the record contains half of a surrogate pair ({half})"
-        raise RecordError(reason, "Remove this half, or add the other half.") from None
+        reason = f"the record contains a lone surrogate ({half})"
+        raise RecordError(reason, "Remove it, or add the other half of the surrogate pair.") from None
     except RecursionError as error:
         raise _not_json(json_fault(error)) from None
     return value
@@ -243,7 +243,7 @@ def _answer(item: object, default: str) -> str:
     """
     answer = item.get("answer", default) if isinstance(item, dict) else default
     if answer not in DECISIONS:
-        raise RecordError(f"an answer is not one of {', '.join(DECISIONS)}: {excerpt(answer)}", SEE_HELP)
+        raise RecordError(f"'answer' is not one of {', '.join(DECISIONS)}: {excerpt(answer)}", SEE_HELP)
     return str(answer)
 
 
@@ -261,8 +261,10 @@ def parse_cluener(record: JsonRecord) -> list[AnnotatedText]:
         )
     spans = []
     for label, entities in labels.items():
-        for name, offsets in expect(entities, dict, f"'{label}'", "an object of offsets by entity").items():
-            for pair in expect(offsets, list, f"'{name}'", "a list of [first, last]"):
+        for name, offsets in expect(
+            entities, dict, f"'{label}'", 'an object such as {"entity": [[first, last]]}'
+        ).items():
+            for pair in expect(offsets, list, f"'{name}'", "a list of [first, last] pairs"):
                 if not isinstance(pair, list) or len(pair) != 2:
                     raise RecordError(f"'{name}' has offsets that are not [first, last]: {excerpt(pair)}", SEE_HELP)
                 spans.append(EntitySpan(check_offset(pair[0]), check_offset(pair[1]) + 1, label, name))
@@ -320,7 +322,9 @@ def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str,
     if not _is_strings(tokens) or not all(tokens):
         raise RecordError(f"'tokens' is not a list of strings: {excerpt(tokens)}", SEE_HELP)
     if not isinstance(tags, list) or len(tags) != len(tokens):
-        reason = f"no list of {len(tokens)} tags, one for each token, under any of: {', '.join(_TAG_KEYS)}"
+        found = pluralize(len(tags), "tag") if isinstance(tags, list) else "no list of tags"
+        keys = ", ".join(_TAG_KEYS)
+        reason = f"expected {pluralize(len(tokens), 'tag')}, one for each token, under one of {keys}, but found {found}"
         raise RecordError(reason, SEE_HELP)
     return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
 

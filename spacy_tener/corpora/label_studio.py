@@ -88,8 +88,9 @@ def _spans_by_text(texts: dict[str, str], annotation: JsonRecord, note: Note) ->
     keys = {tag: _text_key(texts, tag, spans) for tag, spans in by_tag.items() if spans}
     unnamed = [tag for tag in keys if tag not in texts]
     if len({keys[tag] for tag in unnamed}) < len(unnamed):
-        reason = f"there are entities of several texts ({', '.join(unnamed)}), but 'data' has no texts with these keys"
-        raise RecordError(reason, "Rename the keys in 'data' to the tag names in the labelling interface.")
+        reason = f"the entities refer to several texts ({', '.join(unnamed)}), but 'data' has no texts with these keys"
+        fix = "Rename the keys of the texts in 'data' to these names, which are tag names in the labelling interface."
+        raise RecordError(reason, fix)
     by_text: dict[str, list[EntitySpan]] = {}
     for tag, key in keys.items():
         by_text.setdefault(key, []).extend(by_tag[tag])
@@ -117,7 +118,7 @@ def _text_key(texts: dict[str, str], tag: str, spans: Sequence[EntitySpan]) -> s
     if len(candidates) > 1:
         candidates = [key for key in candidates if "." not in key] or candidates
     if len(candidates) != 1:
-        reason = f"'data' has no key 'text', and {len(texts)} other keys with strings: {excerpt(list(texts))}"
+        reason = f"'data' has no key 'text'; the keys of its texts are {excerpt(list(texts))}"
         raise RecordError(reason, "Pass the keys of the annotated texts, for example `--texts title,body`.")
     return candidates[0]
 

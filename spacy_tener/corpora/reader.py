@@ -86,7 +86,7 @@ class CorpusOptions:
     def __post_init__(self) -> None:
         check_choice("corpus format", self.format, (AUTO, *CORPUS_FORMATS))
         find_scheme(self.scheme)
-        check_choice("value of overlap", self.overlap, OVERLAPS)
+        check_choice("value", self.overlap, OVERLAPS, "of overlap")
         if 0 in (self.token_column, self.tag_column):
             raise UserError("There is no column 0", "Use 1 for the first column, or -1 for the last column.")
         check_encoding(self.encoding)

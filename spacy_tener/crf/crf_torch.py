@@ -141,7 +141,10 @@ class CRF(nn.Module):
         """
         old = self.layout
         if n_labels < old.n_labels:
-            raise ValueError(f"a CRF with {old.n_labels} entity types cannot be reduced to {n_labels}")
+            raise ValueError(
+                f"a CRF with {old.n_labels} entity types cannot be reduced to {n_labels}: labels can be added, but not "
+                "removed"
+            )
         extended = CRF(n_labels).to(self.start)
         tags = torch.from_numpy(old.within(extended.layout)).to(self.start.device)
         openers, closers = tags[old.openers], tags[old.closers] - extended.layout.closers.start

@@ -134,8 +134,8 @@ def decode_uncertain(
     impossible = sequence_of_run[runs.order[~(best > -np.inf)]]
     if impossible.size:
         raise ValueError(
-            f"no allowed tag sequence has a finite score for text(s) {np.unique(impossible).tolist()}: the tags "
-            "allowed for adjacent tokens contradict each other, or the emissions are not finite"
+            f"no tag sequence is possible for text(s) {np.unique(impossible).tolist()}. Check that the allowed tags of "
+            "adjacent tokens are compatible, and that the emissions contain no NaN and no infinite values"
         )
     tags[uncertain[runs.forward]] = found
 

@@ -42,8 +42,8 @@ class Lattice:
     def __post_init__(self) -> None:
         if len(self.lengths) != len(self.counts):
             raise ValueError(
-                "A lattice needs the number of words of each sentence: "
-                f"got {len(self.counts)} numbers for {len(self.lengths)} sentences."
+                "A lattice needs a word count for each sentence: "
+                f"got {len(self.counts)} word counts for {len(self.lengths)} sentences."
             )
         if not self.n_words == len(self.heads) == len(self.tails):
             raise ValueError(

@@ -174,10 +174,13 @@ def _assemble(
 
     available = transformer.config.num_hidden_layers
     if config.highest_layer > available:
+        fix = f"Set layers to at most {available}."
+        if not isinstance(config.layers, int):
+            fix = f"Use layer numbers from 0 to {available}."
         raise UserError(
-            f"spacy_tener.TransformerEmbed.v1: layers must be at most {available}, the number of layers of the "
-            f"transformer; got {config.layers}",
-            "Use lower layer numbers.",
+            f"spacy_tener.TransformerEmbed.v1: the transformer has only {available} layers, but layers is "
+            f"{config.layers}",
+            fix,
         )
     if config.frozen_layers >= available:
         reason = (
@@ -185,16 +188,18 @@ def _assemble(
         )
         raise UserError(f"{reason}; got {config.frozen_layers}", "To freeze all layers, set frozen = true.")
     if isinstance(config.layers, int) and available - config.layers + 1 < config.frozen_layers:
-        reason = (
-            f"spacy_tener.TransformerEmbed.v1: the last {config.layers} of {available} layers are used, but the first"
-        )
         fix = f"Set layers to at most {available - config.frozen_layers + 1}, or lower frozen_layers."
-        raise UserError(f"{reason} {config.frozen_layers} layers are frozen", fix)
+        raise UserError(
+            f"spacy_tener.TransformerEmbed.v1: the outputs of the last {config.layers} of {available} layers are "
+            f"requested, but with frozen_layers = {config.frozen_layers}, the outputs of layers below "
+            f"{config.frozen_layers} are not available",
+            fix,
+        )
     # Freezing some layers requires that the encoder is a plain sequence of layers. In other models, the encoder also
     # adds position biases between layers or normalizes the last layer's output.
     if config.frozen_layers and not _is_layer_sequence(transformer):
         kind = transformer.config.model_type
-        reason = f"spacy_tener.TransformerEmbed.v1: single layers of a {kind!r} model cannot be frozen"
+        reason = f"spacy_tener.TransformerEmbed.v1: frozen_layers is not supported for {kind!r} models"
         raise UserError(reason, "Set frozen_layers = 0, or use a BERT, RoBERTa or ELECTRA model.")
     window = min(config.window, longest)
     subword_tokenizer = TokenizerJson(tokenizer).subword_tokenizer(window, min(config.overlap, window // 4))
@@ -313,7 +318,8 @@ def longest_window(transformer: nn.Module, tokenizer: Any) -> int:
 
 
 def _library() -> ModuleType:
-    check_package("transformers", "spacy_tener.TransformerEmbed.v1 needs", install("torch", "transformers"))
+    fix = f"To install it, run {install('torch', 'transformers')}."
+    check_package("transformers", "spacy_tener.TransformerEmbed.v1 requires", fix)
     import transformers
 
     return transformers

@@ -45,7 +45,10 @@ class TransformerEmbedConfig:
                 f"frozen_layers must be 0 if frozen = true, which freezes all layers; got {self.frozen_layers}"
             )
         if isinstance(self.layers, list) and min(self.layers) < self.frozen_layers:
-            raise SettingError(f"layers must not be lower than frozen_layers ({self.frozen_layers}); got {self.layers}")
+            raise SettingError(
+                f"layers must not contain numbers below frozen_layers ({self.frozen_layers}), since the outputs of "
+                f"lower layers are not available; got {self.layers}"
+            )
 
     @property
     def highest_layer(self) -> int:

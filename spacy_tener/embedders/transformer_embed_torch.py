@@ -263,7 +263,10 @@ def mean_of_layers(transformer: Callable[..., Any], ids: Tensor, mask: Tensor, l
         return last
     states = output.hidden_states
     if states is None:
-        raise UserError("The transformer returns its last layer only", "Set layers to 1, or name another transformer.")
+        raise UserError(
+            "The transformer only returns the output of its last layer, but `layers` specifies other layers",
+            "Set layers = 1, or use another transformer.",
+        )
     return mean_of_states(states, layers)
 
 

@@ -129,7 +129,8 @@ def find_fold_outcomes(folds: Iterable[tuple[Language, Sequence[Example]]], pipe
 
 def _check_found(outcomes: Outcomes, source: Path) -> None:
     if not outcomes.counted.size:
-        raise UserError(f"{source}: the pipeline predicts no entities", "Use texts with entities that have its labels.")
+        fix = "Check that the pipeline is trained, and that the texts contain entities with its labels."
+        raise UserError(f"{source}: the pipeline predicts no entities in these texts", fix)
 
 
 def _find_outcomes(
@@ -171,7 +172,8 @@ def check_sample_size(outcomes: Outcomes, source: Path) -> None:
         raise UserError(
             f"{source}: too few predicted entities to fit a temperature: {right} correct, {wrong} wrong",
             f"At least {MIN_OUTCOMES} correct and {MIN_OUTCOMES} wrong entities are needed. Annotate more texts, or "
-            "calibrate on the training texts: run `tener review CONFIG DATA`, and pass its output with --folds.",
+            "calibrate on the training texts: cross-validate the training texts with `tener review CONFIG DATA`, and "
+            "pass the output directory of this command with --folds.",
         )
 
 

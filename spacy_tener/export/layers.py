@@ -136,10 +136,13 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
     from onnx.version_converter import convert_version
 
     vocabulary = encoder.vocabulary
-    if not isinstance(vocabulary, Characters) or encoder.batching != "padded":
+    if not isinstance(vocabulary, Characters):
         raise UserError(
-            f"{encoder.source} cannot be exported, because it needs subword tokens or batches without padding",
-            DISTIL_FIX,
+            f"{encoder.source} cannot be exported, because it encodes subword tokens instead of characters", DISTIL_FIX
+        )
+    if encoder.batching != "padded":
+        raise UserError(
+            f"{encoder.source} cannot be exported, because its features depend on the padding of a batch", DISTIL_FIX
         )
     model = read_graph(encoder.graph)
     if model.opset_import[0].version != OPSET:
@@ -161,6 +164,7 @@ def prepare_encoder(graph: Graph, encoder: Encoder, codes: Value) -> Callable[[W
 def _not_exported(layer: Model[Any, Any]) -> UserError:
     name = layer.name if len(layer.name) <= _MAX_NAME_LENGTH else f"{layer.name[:_MAX_NAME_LENGTH]}..."
     return UserError(
-        f"The layer '{name}' cannot be exported. Only TENER, GRN, LAC and embeddings of characters can be exported",
+        f"The layer '{name}' cannot be exported. Only character embeddings and the encoders TENER, GRN and LAC can be "
+        "exported",
         DISTIL_FIX,
     )

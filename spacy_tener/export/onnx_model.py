@@ -280,17 +280,17 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
     lists = {name: found.lists.lists.get("", WordList()).entries for name, found in entity_lists(nlp).items()}
     full = [name for name, entries in lists.items() if entries]
     for name in full:
+        remove = f"emove the words with nlp.get_pipe('{name}').clear(), and save the pipeline."
         if isinstance(pipe, Lac):
-            reason, fix = f"cannot be exported with '{pipe.name}'", "Empty the list"
+            reason, fix = f"cannot be exported with the LAC component '{pipe.name}'", f"R{remove}"
         elif not _has_character_tokens(nlp):
-            reason, fix = "can only be exported if each character is a token", "Empty the list"
+            reason, fix = "can only be exported if the tokenizer splits texts into characters", f"R{remove}"
         elif name != full[0] or name not in components_before(nlp, pipe):
-            reason = f"can only be exported if they are in a single list before '{pipe.name}'"
-            fix = "Move the words to such a list, or empty this list"
+            reason = f"cannot be exported, since only a single entity list before '{pipe.name}' is supported"
+            fix = f"Move the words to such a list, or r{remove}"
         else:
             continue
-        fix += f" with nlp.get_pipe('{name}').clear(), and save the pipeline."
-        raise UserError(f"'{name}' has words, which {reason}", fix)
+        raise UserError(f"The words in the entity list '{name}' {reason}", fix)
     if isinstance(pipe, Lac) and any(words.entries for words in pipe.words.lists.lists.values()):
         raise UserError(
             f"'{pipe.name}' has a lexicon, which cannot be exported",

@@ -179,7 +179,9 @@ def _check_output(encoder: Encoder, features: _Features, max_length: int) -> Non
         rows = encoder.rows(np.concatenate(ids), np.array(lengths))
         if np.abs(rows - expected).max() > _MAX_ERROR * np.abs(expected).max():
             raise _conversion_error(
-                encoder.source, f"its ONNX features for {max(lengths)} subword tokens differ from those of torch"
+                encoder.source,
+                f"for an input of {max(lengths)} subword tokens, the outputs of the ONNX model differ from those of "
+                "torch",
             )
 
 
@@ -188,7 +190,8 @@ def _conversion_error(source: str, reason: str) -> UserError:
     installed = ", ".join(f"{name} {version(name)}" for name in EXPORTERS)
     return UserError(
         f"{source} cannot be converted with {installed}: {reason}",
-        f"Try the tested versions: {tested}. If they fail, use this transformer with torch.",
+        f"Install the versions with which the conversion was tested: {tested}. If the error persists, use this "
+        "transformer with torch.",
     )
 
 

@@ -54,8 +54,8 @@ def model_with_rows(nlp: Language, name: str) -> Model[Any, Any]:
     if with_tables:
         fix = f"Choose a component with embedding tables: --component {', '.join(with_tables)}."
     if any(node.name == "transformer_embed" for node in models[name].walk()):
-        fix = "Convert its transformer with --onnx int8."
-    raise UserError(f"'{name}' has no embedding tables", fix)
+        fix = "It uses a transformer instead. To make the pipeline smaller, convert the transformer with --onnx int8."
+    raise UserError(f"'{name}' has no embedding tables that can be trimmed", fix)
 
 
 def model_inputs(nlp: Language, name: str, texts: Iterable[str]) -> Iterator[TokenBatch]:

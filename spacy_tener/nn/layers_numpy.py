@@ -61,7 +61,7 @@ class Weights:
         fits = array.ndim == len(shape) and all(n in (None, size) for n, size in zip(shape, array.shape, strict=True))
         if not fits:
             raise WeightsError(
-                f"The weights '{self._prefix}{name}' have the shape {array.shape}, but the settings require "
+                f"The weights '{self._prefix}{name}' have the shape {array.shape}, but the config requires "
                 f"{tuple('any' if size is None else size for size in shape)}"
             )
         return array
@@ -80,7 +80,7 @@ class Weights:
         """
         unused = sorted(set(self._arrays) - self._used)
         if unused:
-            raise WeightsError(f"The weights contain '{unused[0]}', which the settings do not use")
+            raise WeightsError(f"The weights contain '{unused[0]}', which the model in the config does not have")
 
 
 class Linear:
@@ -193,7 +193,10 @@ class Convolution:
     def __init__(self, weights: Weights, out: int, size: int) -> None:
         width = weights.shaped("product.weight", out, None).shape[1]
         if width % size:
-            raise WeightsError(f"The weights do not fit a window of {size} tokens")
+            raise WeightsError(
+                f"The weights of a convolution have the input width {width}, which is not a multiple of its window of "
+                f"{size} tokens"
+            )
         self.offsets = np.arange(size) - size // 2
         self.product = Linear(weights.part("product"))
 

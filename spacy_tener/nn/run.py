@@ -32,8 +32,11 @@ def check_gpu(gpu_id: int) -> None:
         command = install('"cupy-cuda12x[ctk]"')
         fix = f"Run `{command}`, or install cupy-cuda13x for CUDA 13. To use the CPU, remove --gpu-id."
         raise UserError(f"GPU {gpu_id} cannot be used: CuPy is not installed", fix)
-    reason = "there is no GPU" if not n_gpus else f"the last GPU is {n_gpus - 1}" if n_gpus > 1 else "the only GPU is 0"
-    raise _unusable_gpu(gpu_id, reason)
+    if not n_gpus:
+        raise _unusable_gpu(gpu_id, "no GPU was found", "Run `nvidia-smi -L` to check which GPUs the driver finds.")
+    if n_gpus == 1:
+        raise _unusable_gpu(gpu_id, "the only GPU is 0", "Use --gpu-id 0.")
+    raise _unusable_gpu(gpu_id, f"the last GPU is {n_gpus - 1}", f"Use an id from 0 to {n_gpus - 1}.")
 
 
 def use_gpu(gpu_id: int) -> None:
@@ -48,12 +51,11 @@ def use_gpu(gpu_id: int) -> None:
         try:
             thinc.util.require_gpu(gpu_id)
         except (ValueError, RuntimeError) as error:  # Thinc raises ValueError, CuPy raises RuntimeError.
-            raise _unusable_gpu(gpu_id, str(error)) from error
+            raise _unusable_gpu(gpu_id, str(error), "Choose a GPU that `nvidia-smi -L` lists.") from error
 
 
-def _unusable_gpu(gpu_id: int, reason: str) -> UserError:
-    fix = "Choose a GPU that `nvidia-smi -L` lists. To use the CPU, remove --gpu-id."
-    return UserError(f"GPU {gpu_id} cannot be used: {reason}", fix)
+def _unusable_gpu(gpu_id: int, reason: str, fix: str) -> UserError:
+    return UserError(f"GPU {gpu_id} cannot be used: {reason}", f"{fix} To use the CPU, remove --gpu-id.")
 
 
 def prediction_backend(model: Model[Any, Any], batch: Batch, shims: Sequence[TorchShim] | None = None) -> Backend:
@@ -89,7 +91,7 @@ def predict(model: Model[Any, Any], tokens: TokenBatch, shims: Sequence[TorchShi
             raise
         if len(tokens) < 2:
             raise UserError(
-                "The GPU's memory is too small for a single text",
+                "The GPU ran out of memory when processing a single text",
                 "Lower `window` and `max_units` of tener_ner, or predict on the CPU.",
             ) from error
     # Retry outside of the except block. Inside the block, the traceback would keep the tensors of the failed attempt in

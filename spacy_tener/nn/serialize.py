@@ -32,7 +32,7 @@ def to_safetensors(parts: Mapping[str, Any]) -> bytes:
     RETURNS (bytes): The file's content.
     """
     if _VALUES in parts:
-        raise ValueError(f"The name {_VALUES!r} is reserved. Rename the part of the model.")
+        raise ValueError(f"The name {_VALUES!r} is reserved for internal use. Save this value under another name.")
     arrays, values = {}, {}
     uint8_arrays = [name for name, part in parts.items() if isinstance(part, np.ndarray) and part.dtype == np.uint8]
     if uint8_arrays:

@@ -118,7 +118,10 @@ class TorchShim(Shim):
         """Return the NumPy implementation with the current weights. Raise an error if there is none."""
         if self._predictor is None:
             if self._make_predictor is None:
-                fix = "Predict with torch, or train the architecture without this variant."
+                fix = (
+                    "Predict with torch. To export a model, train it with the layers of this package, and without "
+                    "functions or classes of your own in their settings."
+                )
                 raise UserError("A layer of the model has no NumPy implementation, and cannot be exported", fix)
             self._predictor = self._make_predictor(Weights(self.weights))
         return self._predictor
@@ -166,7 +169,7 @@ class TorchShim(Shim):
         try:
             module.load_state_dict({name: torch.as_tensor(array) for name, array in arrays.items()})
         except RuntimeError as error:
-            raise WeightsError(f"The weights do not fit the settings: {error}") from error
+            raise WeightsError(f"The weights do not match the model in the config: {error}") from error
         return module.to(get_torch_default_device()).eval()
 
     def set_module(self, module: nn.Module, sizes: Mapping[str, Any]) -> None:
@@ -180,9 +183,9 @@ class TorchShim(Shim):
         reserved = sorted({_SIZES} & {*files} | {_SIZES, *files} & {*module.state_dict()})
         if reserved:
             raise ValueError(
-                f"Cannot save a module with these names of parameters or arguments: {', '.join(reserved)}. "
-                "Rename them: "
-                f"'{_SIZES}' is reserved, and parameters and bytes arguments must have different names."
+                f"Cannot save the module, because these names are reserved or used twice: {', '.join(reserved)}. "
+                f"Rename the parameters or arguments. The name '{_SIZES}' is reserved, and a bytes argument must not "
+                "have the same name as a parameter."
             )
         if module is not self._model:
             self._renew_id()
@@ -310,8 +313,8 @@ def _floats(tensor: Any) -> FloatsXd:
 
 def require_torch() -> None:
     """Raise an error with installation instructions if torch is not installed."""
-    fix = f"{install('torch')}. Other trained pipelines do not need it."
-    check_package("torch", "Training, a GPU, and pipelines with a transformer need", fix)
+    fix = f"To install it, run {install('torch')}. Other trained pipelines predict on the CPU without torch."
+    check_package("torch", "Training, prediction on a GPU, and pipelines with a transformer require", fix)
 
 
 def torch_shim(model: Model[Any, Any]) -> TorchShim:

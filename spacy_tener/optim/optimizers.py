@@ -318,7 +318,7 @@ def triangular(
     is_endless = total_steps == 0 or (isinstance(total_steps, str) and total_steps.startswith("${"))
     steps = _DEFAULT_STEPS if is_endless else total_steps
     if isinstance(steps, str):
-        raise SettingError(f"total_steps must be the number of updates in the training run; got {steps!r}")
+        raise SettingError(f"total_steps must be an integer or the variable ${{training.max_steps}}; got {steps!r}")
     rates = _triangular(max_rate, steps, warmup * steps)
     return RateSchedule(itertools.accumulate(rates, max) if is_endless else rates)
 

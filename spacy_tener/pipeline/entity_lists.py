@@ -398,11 +398,11 @@ def labelled_entries(
         elif not label and lines:
             reason = f"{word[:60]!r} has no label"
             fix = "Pass `label` for words without a label, or write a tab and the label after the word."
+        elif not label:
+            reason, fix = f"{word[:60]!r} has no label", "Specify a label for each word, as in {'云海一号': 'PRODUCT'}."
         elif not is_label(label):
-            reason, fix = (
-                f"{label[:60]!r} is not a valid label",
-                "Add a label to each word, as in {'云海一号': 'PRODUCT'}.",
-            )
+            reason = f"{label[:60]!r} is not a valid label"
+            fix = "Use a label that is not blank and that can be encoded in UTF-8, such as 'PRODUCT'."
         if reason:
             raise InputError(str(path), reason, fix, line=lines[number]) if lines else UserError(reason, fix)
         entries[word] = make_entry(label, hidden=False)

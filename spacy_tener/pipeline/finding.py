@@ -58,8 +58,10 @@ def check_finders(nlp: Language, pipeline_name: str = "The pipeline") -> None:
     pipeline_name (str): The pipeline's name in the error message.
     """
     if not entity_finders(nlp) and not spancat_pipes(nlp):
-        fix = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
-        raise UserError(f"{pipeline_name} has no component that finds entities", fix)
+        enabling = _suggest_enabling(nlp)
+        enabled = "enabled " if enabling else ""
+        fix = enabling or "Use a pipeline with a trained tener_ner."
+        raise UserError(f"{pipeline_name} has no {enabled}component that predicts entities", fix)
 
 
 def known_labels(nlp: Language) -> set[str] | None:
@@ -107,7 +109,7 @@ def find_crf_pipe(nlp: Language, name: str | None = None, *, pipeline_name: str 
     has = ", ".join(nlp.pipe_names) or "none"
     fix = _suggest_enabling(nlp) or "Use a pipeline with a trained tener_ner."
     if found:
-        fix = f"Use the name {' or '.join(found)}."
+        fix = f"Use the name of a tener_ner: {' or '.join(found)}."
     raise UserError(f"{pipeline_name} has no {wanted}", f"Its components are: {has}. {fix}")
 
 
@@ -117,7 +119,7 @@ def _suggest_enabling(nlp: Language) -> str:
     If no `tener_ner` is disabled, return an empty string.
     """
     names = [name for name, pipe in nlp.components if isinstance(pipe, TenerNER) and name in nlp.disabled]
-    return f"Enable {' or '.join(names)}, which is disabled, and save the pipeline." if names else ""
+    return f"Enable {' or '.join(names)} with nlp.enable_pipe, and save the pipeline." if names else ""
 
 
 @dataclass(frozen=True)

@@ -189,10 +189,12 @@ class Lac(BatchPipe):
             first, last = view.token_span(start, end, "strict")
             if first == last:
                 self._has_warned = True
+                mode = self.settings.alignment_mode
+                result = "discarded" if mode == "strict" else f"{mode}ed to whole tokens"
                 warnings.warn(
-                    f"'{self.name}' finds an entity with the label {label} that does not align with tokens. "
-                    f"alignment_mode = '{self.settings.alignment_mode}' controls how such entities are aligned. In "
-                    'spacy.blank("zh") each character is a token.',
+                    f"'{self.name}' finds an entity with the label {label} that does not align with tokens. With "
+                    f"alignment_mode = '{mode}', such entities are {result}. To keep all entities unchanged, use a "
+                    'tokenizer that makes each character a token, such as that of spacy.blank("zh").',
                     stacklevel=2,
                 )
                 return

@@ -136,10 +136,12 @@ class TokenizationCheck:
         if (trained > _MAX_CHARACTER_TOKEN_LENGTH) != (length > _MAX_CHARACTER_TOKEN_LENGTH):
             advice = "Use the tokenizer that the component was trained with."
             if trained <= _MAX_CHARACTER_TOKEN_LENGTH:
-                advice = f"To process characters, set nlp.get_pipe('{name}').cfg['view'] = 'characters'"
+                advice = (
+                    f"To process characters instead of tokens, set nlp.get_pipe('{name}').cfg['view'] = 'characters'."
+                )
             warnings.warn(
-                f"'{name}' was trained on tokens of {trained:.1f} characters, and these Docs have tokens of "
-                f"{length:.1f} characters. It will probably find few entities. {advice}",
+                f"'{name}' was trained on tokens with {trained:.1f} characters on average, but the tokens of these "
+                f"Docs have {length:.1f} characters on average. It will probably find few entities. {advice}",
                 stacklevel=2,
             )
 
@@ -159,6 +161,6 @@ def warn_about_character_embedder(model: TaggerModel, token_length: float, name:
         f"'{name}' has the embedder spacy_tener.CharEmbed.v1, which is meant for Chinese characters as tokens, but the "
         f"tokens of the training data are words, with {token_length:.1f} characters on average. It will probably find "
         "few entities. Use an embedder for words, such as spacy_tener.WordCharEmbed.v1 or spacy.HashEmbedCNN.v2. "
-        "`python -m spacy tener config --lang de` writes a config for German, and in the same way for other languages.",
+        "For German, `python -m spacy tener config --lang de` writes such a config. For other languages, replace de.",
         stacklevel=2,
     )

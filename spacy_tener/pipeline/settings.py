@@ -135,7 +135,7 @@ class NERSettings:
         value."""
         settings = {name: value for name, value in cfg.items() if name not in ("labels", *LEARNED)}
         for name in settings:
-            check_choice("setting of tener_ner", name, SETTINGS)
+            check_choice("setting", name, SETTINGS, "of tener_ner")
         learned = LearnedValues.from_cfg(cfg)
         texts = TextSizes(learned.text_length, learned.text_sentences)
         with name_errors("tener_ner"):
@@ -181,7 +181,8 @@ class NERSettings:
         if not isinstance(self.threshold, dict):
             return [self.threshold] * len(labels)
         for label in self.threshold:
-            check_choice("label in the setting 'threshold' of tener_ner", label, labels)
+            fix = "The component has no labels. Add labels before you set thresholds for them."
+            check_choice("label", label, labels, "in the setting 'threshold' of tener_ner", fix_if_empty=fix)
         return [self.threshold.get(label, 0.0) for label in labels]
 
     def __post_init__(self) -> None:

@@ -224,7 +224,8 @@ class TenerNER(TrainablePipe):
         """
         names, labels = dict(rename or {}), _checked_labels(labels, self.name)
         for label in names:
-            check_choice("label to rename", label, self.labels)
+            fix = "The component has no labels to rename. Load a trained pipeline."
+            check_choice("label", label, self.labels, "in `rename`", fix_if_empty=fix)
         for label in names.values():
             _check_label(label)
         renamed = [names.get(label, label) for label in self.labels]

@@ -155,8 +155,8 @@ class MultilingualTokenizer(Tokenizer):  # type: ignore[misc]
             reason = f"MultilingualTokenizer always splits {character[0]!r}"
             raise UserError(
                 f"The special case {string!r} can never match, since {reason}",
-                "Use a special case without characters of the `scripts` that are split and without East Asian "
-                "punctuation. To not split the words of a script, remove it from nlp.tokenizer.scripts.",
+                "Use a special case without this character. If words of its script should not be split, remove the "
+                "script from nlp.tokenizer.scripts. East Asian punctuation is always split.",
             )
         super().add_special_case(string, substrings)
 

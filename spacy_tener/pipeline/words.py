@@ -69,7 +69,8 @@ class WordListEditor(ABC):
     def _entries(self, name: str) -> Mapping[str, WordListEntry]:
         """Return the words in a list, with their entries. Raise an error if there is no list with this name."""
         if name:
-            check_choice("word list", name, self.names)
+            fix = "There are no named word lists. Create a list by adding words with its name, or omit the name."
+            check_choice("word list", name, self.names, fix_if_empty=fix)
         return next((owner.lists.lists.get(name, WordList()).entries for owner in self.list_owners), {})
 
     def _must_hide(self, owner: WordListOwner, word: str) -> bool:
@@ -174,8 +175,8 @@ def pair_with_tags(words: Iterable[str] | Mapping[str, str], tag: str = "") -> I
         raise ValueError(f"The words must be a list, not the string {words!r}. Use [{words!r}].")
     if isinstance(words, Mapping) and tag:
         raise ValueError(
-            f"The dictionary of words has a value for each word, and {tag!r} was passed as well. Pass a list of words "
-            f"with {tag!r}, or remove {tag!r}."
+            f"The words are a dictionary, which already specifies the tag or label of each word, so {tag!r} cannot be "
+            f"passed as well. Pass a list of words with {tag!r}, or omit {tag!r}."
         )
     return words.items() if isinstance(words, Mapping) else ((word, tag) for word in words)
 
@@ -290,10 +291,9 @@ class LexiconEditor(WordListEditor):
         check_list_name(name)
         if not self._tagged_owners:
             raise UserError(
-                f"The model of '{self._component}' does not use words",
-                "Train a model with the overlay segment, flat, flat-atssa or mect. To label words as entities "
-                "instead, use "
-                f'nlp.add_pipe("entity_lists", before="{self._component}").',
+                f"The model of '{self._component}' does not use words as features",
+                "Train a model with one of the overlays `segment`, `flat`, `flat-atssa` and `mect`. To label words as "
+                f'entities instead, use nlp.add_pipe("entity_lists", before="{self._component}").',
             )
 
     def _check_tag(self, tag: str, path: str | Path = "", line: int | None = None) -> None:

@@ -289,6 +289,6 @@ def fold_examples(output: Path, data: Path) -> Iterator[tuple[Language, list[Exa
         inside = {text for text, fold_of_text in zip(texts, folds, strict=True) if fold_of_text == fold}
         if {text_key(doc.text) for doc in read_docs(folder.parent / DATA)} != set(texts) - inside:
             fix = f"Pass the corpus that was reviewed, or review this corpus with a new --output: {review}."
-            raise UserError(f"{folder}: was not trained on the other folds of {data}", fix)
+            raise UserError(f"{folder}: the training texts of this pipeline do not match the folds of {data}", fix)
         nlp = spacy.load(folder)
         yield nlp, [example for example in read_examples(nlp, data) if text_key(example.reference.text) in inside]

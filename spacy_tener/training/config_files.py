@@ -113,15 +113,18 @@ def _parse(text: str, path: Path | str) -> configparser.ConfigParser:
         parser.read_string(text)
     except configparser.DuplicateSectionError as error:
         reason, line = f"the section [{error.section}] occurs twice", error.lineno
+        fix = "Merge the two sections."
     except configparser.DuplicateOptionError as error:
         reason, line = f"'{error.option}' occurs twice in [{error.section}]", error.lineno
+        fix = "Remove one of the two lines."
     except configparser.ParsingError as error:
         # `ParsingError` stores line numbers in `errors`. Its subclass `MissingSectionHeaderError` has `lineno` instead.
         line = getattr(error, "lineno", None) or error.errors[0][0]
         reason = f"'{text.splitlines()[line - 1][:60]}' is neither a [section] nor a `key = value` line in a section"
+        fix = "Correct the line."
     else:
         return parser
-    raise ConfigError(f"{path}:{line}: {reason}", "Correct the line.")
+    raise ConfigError(f"{path}:{line}: {reason}", fix)
 
 
 def _sort_sections(parser: configparser.ConfigParser) -> str:
@@ -275,5 +278,8 @@ def corpus_reader(config: Config) -> Mapping[str, Any]:
         path = filled["paths"].get("train")
         section = next((reader for reader in readers if reader.get("path") == path), next(iter(readers), None))
     if not isinstance(section, Mapping):
-        raise ConfigError("training.train_corpus is not a section", "Set it to a section such as corpora.train.")
+        raise ConfigError(
+            "training.train_corpus is not the name of a section in the config",
+            "Set it to the section of a corpus reader, such as corpora.train.",
+        )
     return section

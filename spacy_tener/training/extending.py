@@ -226,8 +226,10 @@ def plan_extension(
         )
     wanted = list(labels) or sorted(annotated - (set(pipe.labels) - set(rename)))
     if not wanted:
-        fix = "Train on these texts with `spacy train`, or pass labels with --labels."
-        raise UserError(f"{model} has all labels of the new texts: {', '.join(sorted(annotated))}", fix)
+        fix = (
+            "To improve the existing labels, train on these texts with `spacy train`, or pass the labels with --labels."
+        )
+        raise UserError(f"{model} already has all labels of the new texts: {', '.join(sorted(annotated))}", fix)
     lacking = sorted(set(wanted) - annotated)
     if lacking:
         fix = f"Use one of: {', '.join(sorted(annotated))}."

@@ -226,7 +226,7 @@ def _fill_references(config: Config, overlay: Config, name: str) -> tuple[Config
             replaced = _replaced_section(config, overlay, section)
             part = _get(config, f"{replaced}.{reference['part']}" if reference["part"] else replaced)
             if part is None:
-                reason = f"{name}: the config has no [{section}] for {value}"
+                reason = f"{name}: uses {value} in [{section}], but the config does not have this section"
                 raise ConfigError(reason, "Use the overlay with a config that has this section.")
             _get(filled, section)[last] = deepcopy(part)
             if not reference["part"]:
@@ -314,8 +314,15 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
         # The config has a plain value where the overlay has a section. For example, the overlay sets `max_rate` in
         # `training.optimizer.learn_rate`, but the learning rate is a constant.
         if not any(setting.startswith("@") for setting in section):
-            reason = f"{name}: sets '{', '.join(section)}' in [{key}], which has the value {value} in the config"
-            raise ConfigError(reason, "Add a registered function to the section, or use a config with this section.")
+            reason = (
+                f"{name}: sets '{', '.join(section)}' in [{key}], but in the config, {key} is not a section and has "
+                f"the value {value}"
+            )
+            fix = (
+                "In the overlay, add a registered function to the section, with a key that begins with @. Or use a "
+                "config that has this section."
+            )
+            raise ConfigError(reason, fix)
 
 
 class _Function(str):
@@ -392,8 +399,10 @@ def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
         for component in (*(initialize.get("components") or {}), *callbacks):
             if component not in pipeline:
                 reason = f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-                fix = "Use the overlay with a config that has this component. The pipeline is "
-                f"{srsly.json_dumps(pipeline)}."
+                fix = (
+                    "Use the overlay with a config that has this component. The pipeline is "
+                    f"{srsly.json_dumps(pipeline)}."
+                )
                 raise ConfigError(reason, fix)
 
 
@@ -453,7 +462,8 @@ def fill(config: Config) -> Config:
     The components are created once for validation, so this function takes about as long as loading the pipeline.
     """
     if "nlp" not in config:
-        raise ConfigError("The config has no section [nlp]", "Start with a complete config, such as weibo or your own.")
+        fix = "Start with a complete config: one of this package, such as `weibo`, or a config file of your own."
+        raise ConfigError("The config has no section [nlp]", fix)
     check_no_ner(config)
     check_renamed(config)
     filled: Config = load_model_from_config(config.copy(), auto_fill=True, validate=True).config

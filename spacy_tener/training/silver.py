@@ -94,8 +94,9 @@ def check_teachers(teachers: Mapping[str, Language]) -> None:
     for name, teacher in teachers.items():
         overlapping = overlap_groups(teacher)
         if overlapping:
-            fix = "Silver-standard data has no nested entities. Use the overlay `distilled`, or another pipeline."
-            raise UserError(f"{name}: the entities of {', '.join(overlapping)} may be nested", fix)
+            reason = f"{name}: the entities that are predicted by {', '.join(overlapping)} may be nested"
+            fix = "Use the overlay `distilled`, or a pipeline without nested entities."
+            raise UserError(f"{reason}, which is not supported in silver-standard data", fix)
         if known_labels(teacher) == set():
             raise UserError(f"{name}: no component has entity labels", "Use a trained pipeline.")
 

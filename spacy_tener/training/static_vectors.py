@@ -104,9 +104,10 @@ def find_transformer(name: str) -> Path:
         return Path(name)
     if name in ENCODER_PACKAGES:
         package = ENCODER_PACKAGES[name].replace("-", "_")
-        check_package(package, f"{name} requires", install(ENCODER_PACKAGES[name]))
+        check_package(package, f"{name} requires", f"Run `{install(ENCODER_PACKAGES[name])}`.")
         return Path(import_module(package).get_model_path())
-    check_package("huggingface_hub", "Finding downloaded transformers requires", install("transformers"))
+    fix = f"Run `{install('transformers')}`, which also installs huggingface_hub."
+    check_package("huggingface_hub", "Finding downloaded transformers requires", fix)
     from huggingface_hub import snapshot_download
 
     try:
@@ -153,7 +154,8 @@ def write_static_vectors(encoder: WordEncoder, words: Sequence[str], width: int,
     if not words:
         raise UserError("There are no words", "Pass a file with one word on each line (--words), or raw texts.")
     if width > min(encoder.width, len(words)):
-        reason = f"{pluralize(len(words), 'word')} with {encoder.width} dimensions have fewer than {width} components"
+        what = f"{pluralize(len(words), 'word')} with {encoder.width} dimensions"
+        reason = f"{what} have fewer than {width} principal components"
         raise UserError(reason, f"Use --width {min(encoder.width, len(words))} or less, or more words.")
     key = sha256("\n".join([encoder.digest, *words]).encode()).hexdigest()
     unfinished = output.with_name(f".{output.name}.{key[:16]}.tmp")

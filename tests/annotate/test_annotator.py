@@ -52,7 +52,7 @@ def test_probabilities_require_tener_ner_component() -> None:
     assert spans(annotator([{"text": "去上海"}])[0]) == [(1, 3, "GPE")]
     with pytest.raises(UserError, match=r"The pipeline computes no probabilities.*Remove --probability"):
         Annotator("rules", AnnotateSettings(probability=True)).use(nlp)
-    with pytest.raises(UserError, match="no component that finds entities"):
+    with pytest.raises(UserError, match="no component that predicts entities"):
         Annotator("blank").use(spacy.blank("zh"))
 
 
@@ -61,7 +61,7 @@ def test_invalid_text_gets_error_without_affecting_other_rows(saved) -> None:
     good, surrogate, missing, number, none, empty = Annotator(saved["tener"])(rows)
     assert good["entities"]
     assert good["error"] is None
-    assert (surrogate["text"], surrogate["error"]) == (SURROGATE, "character 4 of the text is half of a surrogate pair")
+    assert (surrogate["text"], surrogate["error"]) == (SURROGATE, "character 4 of the text is a lone surrogate")
     assert missing == {"other": 1, "entities": [], "error": "there is no text"}
     assert number["error"] == "the text is of type int"
     assert none["error"] == "there is no text"

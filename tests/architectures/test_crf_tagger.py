@@ -92,10 +92,10 @@ def test_tagger_has_spacy_resize_output_hook(docs):
 
 @pytest.mark.parametrize("nO", [0, 2, 3, 4, 8, -3])
 def test_invalid_number_of_tags_raises_error(nO, docs):
-    with pytest.raises(ValueError, match=f"but is {nO}"):
+    with pytest.raises(ValueError, match=f"nO is {nO}, but must be the number of tags"):
         build_crf_tagger(tok2vec(), nO=nO)
     model = tagger().initialize(docs)
-    with pytest.raises(ValueError, match=f"but is {nO}"):
+    with pytest.raises(ValueError, match=f"nO is {nO}, but must be the number of tags"):
         resize_output(model, nO)
     assert model.predict(docs)[0].shape == (10, 9)
 

@@ -100,7 +100,7 @@ def test_output_directory_gets_calibrated_copy(model, data, tmp_path):
 def test_thresholds_ensure_requested_precision(model, data):
     code, output = calibrate(model, data(), "-o", model, "--force", "--precision", 0.7, "--test", data("test"))
     assert code == 0, output
-    assert "On the test set: 120 of 120 entities above the threshold, precision 0.833" in output
+    assert "On the test set: 120 of 120 predicted entities are above the threshold, with precision 0.833" in output
     assert set(cfg_of(model)["threshold"]) == {"GPE", "ORG", "PER"}
     assert all(0.0 < value < 1.0 for value in cfg_of(model)["threshold"].values())
     assert len(spacy.load(model)(TEXT).ents) == 2
@@ -203,7 +203,7 @@ def test_folds_of_other_corpus_raise_error(model, folds, data, tmp_path):
     other = save_corpus(tmp_path / "other.spacy", texts)
     code, output = calibrate(model, other, "--folds", tmp_path / "review", "-o", tmp_path / "new")
     assert code == 1
-    assert "was not trained on the other folds of" in output
+    assert "the training texts of this pipeline do not match the folds of" in output
     assert not (tmp_path / "new").exists()
 
 

@@ -310,7 +310,8 @@ def test_overlay_with_section_for_plain_value_raises_error() -> None:
     error = compose_error("grn", base=Path("sample_en"))
     assert (
         error.reason
-        == "grn: sets 'max_rate' in [training.optimizer.learn_rate], which has the value 0.001 in the config"
+        == "grn: sets 'max_rate' in [training.optimizer.learn_rate], but in the config, training.optimizer.learn_rate "
+        "is not a section and has the value 0.001"
     )
     compose("sample_en", ["sgd"])
 
@@ -347,7 +348,7 @@ def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
         ("[trainning]\nmax_steps = 3\n", "the config has no section [trainning]", "training"),
         (
             "[training.batcher]\na = ${here.rate}\n",
-            "the config has no [training.batcher] for ${here.rate}",
+            "uses ${here.rate} in [training.batcher], but the config does not have this section",
             "Use the overlay with",
         ),
     ],
@@ -527,7 +528,7 @@ def test_corpus_sets_schedule_of_named_config(german_corpus: Path) -> None:
         (["weibo", "--lang", "de"], "--lang: used only to choose a config, but the config weibo is already given"),
         (["weibo", "--optimize", "accuracy"], "--optimize: used only to choose a config"),
         (["--lang", "de", "--dev", "dev.spacy"], "--dev: used only with --train"),
-        (["--optimize", "accuracy"], "--optimize: no config is created without BASE"),
+        (["--optimize", "accuracy"], "--optimize: used only to create a config, which requires BASE"),
         (["--lang", "xy"], "spaCy has no tokenizer for the language 'xy'"),
         (["--train", "missing.spacy"], "missing.spacy: cannot be read"),
     ],

@@ -24,12 +24,16 @@ def test_exported_file_is_verified_on_texts(saved: dict[str, Path], tmp_path: Pa
     ran = run_tener("export", saved[view], "-o", tmp_path / "new" / "ner.onnx")
     assert ran.code == 0, ran.text
     assert re.search(
-        r"Verified on \d+ texts of [\d,]+ characters \(generated texts\): [\d,]+ entities, all",
+        r"Verified on \d+ texts \([\d,]+ characters in total, generated texts\): the same [\d,]+ entities as in "
+        r"the pipeline, with the same probabilities",
         ran.text,
     )
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text, _ in TEXTS), encoding="utf8")
     ran = run_tener("export", saved[view], "-o", tmp_path / "ner.onnx", "--texts", tmp_path / "in.txt")
-    assert f"Verified on 8 texts of 83 characters ({tmp_path}/in.txt): 14 entities, all with the same prob" in ran.text
+    verified = (
+        f"Verified on 8 texts (83 characters in total, {tmp_path}/in.txt): the same 14 entities as in the pipeline"
+    )
+    assert f"{verified}, with the same prob" in ran.text
     found = tener_reader.load(tmp_path / "ner.onnx").entities(TEXT)
     assert [(entity["start"], entity["end"], entity["label"]) for entity in found] == ENTITIES
 

@@ -67,7 +67,7 @@ def test_new_label_is_learned_and_training_is_not_repeated(
     old = [(ent.text, ent.label_) for ent in before(TEXT).ents]
     assert [(ent.text, ent.label_) for ent in after(TEXT).ents] == [old[0], ("去了", "VERB"), *old[1:]]
     code, text = extend(*command)
-    assert (code, "is already trained" in text, len(trained)) == (0, True, 1), text
+    assert (code, "model-best: already trained To train again" in text, len(trained)) == (0, True, 1), text
     code, text = extend(*command[:-1], "training.optimizer.learn_rate=0.02")
     assert (code, "contains another training run" in text, len(trained)) == (1, True, 1), text
 

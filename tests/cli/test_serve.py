@@ -34,7 +34,7 @@ def test_invalid_arguments_raise_error(tmp_path: Path, monkeypatch: pytest.Monke
     spacy.blank("zh").to_disk(tmp_path / "blank")
     assert "'runs/lr=0.1/model'" in printed("--port", "0", "runs/lr=0.1/model")
     assert "none: " in printed("--port", "0", "x=none")
-    assert "no component that finds entities" in printed("--port", "0", tmp_path / "blank")
+    assert "no component that predicts entities" in printed("--port", "0", tmp_path / "blank")
     with socket.create_server(("127.0.0.1", 0)) as occupied:
         port = occupied.getsockname()[1]
         assert f"127.0.0.1:{port}: Address already in use Choose another" in printed("--port", port, tmp_path / "blank")

@@ -119,8 +119,8 @@ WRONG_INPUT = [
     ("review blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("calibrate blank gold.spacy -o {new}", "The pipeline has no tener_ner"),
     ("trim blank text.txt -o {new}", "The pipeline has no tener_ner"),
-    ("serve blank", "blank has no component that finds entities Use a pipeline with a trained tener_ner."),
-    ("annotate blank text.txt -o {new} -f jsonl", "has no component that finds entities"),
+    ("serve blank", "blank has no component that predicts entities Use a pipeline with a trained tener_ner."),
+    ("annotate blank text.txt -o {new} -f jsonl", "has no component that predicts entities"),
     ("review nope gold.spacy -o {new}", "Can't find model 'nope'"),
     (
         "review sample gold.spacy -o {new}",
@@ -241,16 +241,16 @@ def set_gpus(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int | N
     return set_number
 
 
-CHOOSE = "Choose a GPU that `nvidia-smi -L` lists. To use the CPU, remove --gpu-id."
+USE_CPU = "To use the CPU, remove --gpu-id."
 
 
 @pytest.mark.parametrize(
     ("number", "message"),
     [
         (None, 'CuPy is not installed Run `pip install "cupy-cuda12x[ctk]"`, or install cupy-cuda13x for CUDA 13.'),
-        (0, f"there is no GPU {CHOOSE}"),
-        (1, f"the only GPU is 0 {CHOOSE}"),
-        (3, f"the last GPU is 2 {CHOOSE}"),
+        (0, f"no GPU was found Run `nvidia-smi -L` to check which GPUs the driver finds. {USE_CPU}"),
+        (1, f"the only GPU is 0 Use --gpu-id 0. {USE_CPU}"),
+        (3, f"the last GPU is 2 Use an id from 0 to 2. {USE_CPU}"),
     ],
 )
 def test_unavailable_gpu_error_describes_available_gpus(

@@ -121,7 +121,7 @@ def test_invalid_line_error_names_the_line(tmp_path: Path, text: str, line: int,
     [
         ({"format": "csv"}, "Unknown corpus format 'csv'.*columns, weibo, jsonl, labelstudio, cluener"),
         ({"scheme": "BIX"}, "Unknown tag scheme 'BIX'.*BIOES"),
-        ({"overlap": "first"}, r"Unknown value of overlap 'first'\. Use one of: error, longest, spans"),
+        ({"overlap": "first"}, r"Unknown value 'first' of overlap\. Use one of: error, longest, spans"),
         *(({"encoding": name}, f"Unknown encoding '{name}'") for name in ("gbx", "hex", "rot13", "undefined")),
     ],
 )

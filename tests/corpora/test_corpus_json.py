@@ -194,16 +194,16 @@ def test_span_with_different_quoted_text_raises_error(tmp_path: Path) -> None:
         ({"text": "abc"}, "no list of entities under any of"),
         ({"label": []}, "'text' is not a string: missing"),
         ({"text": ["abc"], "label": []}, "'text' is not a string: [\"abc\"]"),
-        ({"text": "a\ud83d", "label": []}, r"the record contains half of a surrogate pair (\ud83d)"),
-        ({"text": "a", "label": [[0, 1, "\ud83d"]]}, "the record contains half of a surrogate pair"),
-        ({"tokens": ["\ud83d"], "tags": ["O"]}, "the record contains half of a surrogate pair"),
-        ({"text": "abc", "label": {"X": []}}, "'X' is not an object of offsets by entity: []"),
+        ({"text": "a\ud83d", "label": []}, r"the record contains a lone surrogate (\ud83d)"),
+        ({"text": "a", "label": [[0, 1, "\ud83d"]]}, "the record contains a lone surrogate"),
+        ({"tokens": ["\ud83d"], "tags": ["O"]}, "the record contains a lone surrogate"),
+        ({"text": "abc", "label": {"X": []}}, "'X' is not an object such as {\"entity\": [[first, last]]}: []"),
         ({"text": "abc", "label": {"X": {"ab": [0, 1]}}}, "'ab' has offsets that are not [first, last]: 0"),
-        ({"text": "abc", "label": {"X": {"ab": 0}}}, "'ab' is not a list of [first, last]: 0"),
-        ({"data": {}, "annotations": [{"result": []}]}, "'data' has no key 'text', and 0 other keys with strings: []"),
+        ({"text": "abc", "label": {"X": {"ab": 0}}}, "'ab' is not a list of [first, last] pairs: 0"),
+        ({"data": {}, "annotations": [{"result": []}]}, "'data' has no key 'text'; the keys of its texts are []"),
         (
             {"data": {"a": "b", "c": "d"}, "annotations": [{"result": []}]},
-            "'data' has no key 'text', and 2 other keys with strings",
+            "'data' has no key 'text'; the keys of its texts are [\"a\", \"c\"]",
         ),
         ({"data": {"text": "abc"}, "annotations": 1}, "'annotations' is not a list: 1"),
         ({"data": {"text": "abc"}, "annotations": ["x"]}, 'an annotation is not an object: "x"'),
@@ -219,7 +219,10 @@ def test_span_with_different_quoted_text_raises_error(tmp_path: Path) -> None:
         (task([{"result": ["x"]}]), 'a region is not an object: "x"'),
         (["text"], "the record is not a JSON object"),
         (5, "the record is not a JSON object"),
-        ({"tokens": ["a", "b"], "ner_tags": ["O"]}, "no list of 2 tags"),
+        (
+            {"tokens": ["a", "b"], "ner_tags": ["O"]},
+            "expected 2 tags, one for each token, under one of ner_tags, tags",
+        ),
         ({"tokens": ["a"], "ner_tags": [1.5]}, "a tag is neither a string nor a number: 1.5"),
         ({"tokens": ["a", ""], "ner_tags": ["O", "O"]}, "'tokens' is not a list of strings"),
         ({"tokens": ["a"], "ner_tags": ["PER"]}, "'PER' is not a tag"),
@@ -303,7 +306,7 @@ def test_label_studio_regions_are_assigned_by_text_name(tmp_path: Path) -> None:
         ("在北京", (EntitySpan(1, 3, "LOC"),)),
     ]
     record["data"] = {"text": "高勇在北京"}
-    with pytest.raises(CorpusError, match=r"entities of several texts \(title, body\)"):
+    with pytest.raises(CorpusError, match=r"entities refer to several texts \(title, body\)"):
         texts(tmp_path, [record])
 
 
@@ -322,7 +325,8 @@ def test_label_studio_texts_can_be_specified(tmp_path: Path) -> None:
     data = {"title": "高勇", "article": {"body": "在北京"}, "url": "x"}
     records = [{"data": data, "annotations": [labels]}, {"data": data, "annotations": [annotation([])]}]
     with pytest.raises(
-        CorpusError, match=r"a\.jsonl:2: 'data' has no key 'text', and 3 other keys with strings.*--texts title,body"
+        CorpusError,
+        match=r"a\.jsonl:2: 'data' has no key 'text'; the keys of its texts are .*article\.body.*--texts title,body",
     ):
         texts(tmp_path, records)
     reader = reader_of(tmp_path, records, texts=("title", "article.body", "absent"))

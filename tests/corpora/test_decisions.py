@@ -77,7 +77,7 @@ def test_conflicting_or_unknown_answers_raise_error(tmp_path: Path) -> None:
     record["spans"][1]["answer"] = "reject"
     with pytest.raises(CorpusError, match="PER 0-3 '吴小明' is both accepted and rejected"):
         read_record(tmp_path, record)
-    with pytest.raises(CorpusError, match='an answer is not one of accept, reject, ignore: "maybe"'):
+    with pytest.raises(CorpusError, match="'answer' is not one of accept, reject, ignore: \"maybe\""):
         read_record(tmp_path, prodigy_record("maybe", PER))
 
 

@@ -319,7 +319,7 @@ def test_cross_entropy_gradient_is_difference_of_marginals():
 
 def test_teacher_with_more_labels_than_student_raises_error():
     teacher, student = CRF(2), CRF(1)
-    with pytest.raises(ValueError, match="2 entity types does not fit into a layout for 1"):
+    with pytest.raises(ValueError, match="2 entity types cannot be extended to a layout for only 1"):
         cross_entropy(teacher, torch.zeros(1, 9), student, torch.zeros(1, 5), [1])
 
 

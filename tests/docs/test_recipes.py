@@ -75,7 +75,7 @@ def test_llm_annotates_and_unreadable_answers_leave_no_entities(tmp_path: Path, 
     raw.write_text("\n".join(TEXTS), encoding="utf8")
     options = ("--code", tmp_path / "chat_server.py", "--output")
     ran = run_tener("silver", tmp_path / "llm", raw, *options, tmp_path / "one")
-    assert "No component declares that it sets entities" in " ".join(ran.text.split())
+    assert "No component declares that it assigns doc.ents" in " ".join(ran.text.split())
     assert "2 texts, 1 entity, 0.0 % of the tokens with missing annotation" in " ".join(ran.text.split())
     run_tener("silver", f"{tmp_path / 'llm'},{tmp_path / 'rules'}", raw, *options, tmp_path / "two")
     first, _ = read_docs(tmp_path / "two" / "part-00000.spacy")

@@ -278,7 +278,7 @@ def with_component_before(name: str) -> Callable[[Language], None]:
             with_component_before("entity_ruler"),
             "depends on the entities of 'entity_ruler'.*Remove this component with nlp.remove_pipe",
         ),
-        (lambda nlp: nlp.disable_pipe("tener_ner"), "Enable tener_ner, which is disabled"),
+        (lambda nlp: nlp.disable_pipe("tener_ner"), "Enable tener_ner with nlp.enable_pipe, and save the pipeline"),
     ],
 )
 def test_ambiguous_or_dependent_component_raises_error(
@@ -339,25 +339,31 @@ def test_self_overlapping_list_word_is_matched_in_long_text(architectures: dict[
         (
             "lac",
             "before",
-            "'entity_lists' has words, which cannot be exported with 'lac'. Empty the list with nlp.get_pipe",
+            "The words in the entity list 'entity_lists' cannot be exported with the LAC component 'lac'. Remove the "
+            "words with nlp.get_pipe",
         ),
         (
             "lac",
             "after",
-            "'entity_lists' has words, which cannot be exported with 'lac'. Empty the list with nlp.get_pipe",
+            "The words in the entity list 'entity_lists' cannot be exported with the LAC component 'lac'. Remove the "
+            "words with nlp.get_pipe",
         ),
         (
             "tener_ner",
             "after",
-            "only be exported if they are in a single list before 'tener_ner'. Move the words to such a list, "
-            "or empty this list",
+            "cannot be exported, since only a single entity list before 'tener_ner' is supported. Move the words to "
+            "such a list, or remove the words with nlp.get_pipe",
         ),
-        ("words", "before", "can only be exported if each character is a token. Empty the list with nlp.get_pipe"),
+        (
+            "words",
+            "before",
+            "can only be exported if the tokenizer splits texts into characters. Remove the words with nlp.get_pipe",
+        ),
         (
             "two",
             "before",
-            "'two' has words, which can only be exported if they are in a single list before 'tener_ner'. Move "
-            "the words to",
+            "The words in the entity list 'two' cannot be exported, since only a single entity list before 'tener_ner' "
+            "is supported. Move the words to",
         ),
     ],
 )

@@ -261,7 +261,7 @@ def test_damaged_model_shows_message(page: ModelPage, folder: Path, nlp: Languag
     html = make_model_page(b"no model", describe(nlp, find_tagger(nlp)), read_runtime(WASM))
     (folder / "damaged.html").write_text(html, encoding="utf8")
     page.open((folder / "damaged.html").as_uri())
-    page.browser.wait(lambda: "the model: cannot be loaded as an ONNX model" in page.text("problem"))
+    page.browser.wait(lambda: "The model cannot be loaded as an ONNX model" in page.text("problem"))
     assert page.entities() == []
 
 

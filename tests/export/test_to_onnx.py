@@ -237,4 +237,4 @@ def test_unsupported_layer_raises_error(layer, reason, tiny):
     nlp = initialized(transformer(tiny))
     module = nlp.get_pipe("tener_ner").model.get_ref("tok2vec").shims[0].module
     module.transformer.embeddings.LayerNorm = torch.nn.Sequential(module.transformer.embeddings.LayerNorm, layer)
-    assert_conversion_fails(nlp, reason, "Try the tested versions: torch 2.13", "with torch")
+    assert_conversion_fails(nlp, reason, "conversion was tested: torch 2.13", "with torch")

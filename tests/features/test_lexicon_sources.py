@@ -227,7 +227,7 @@ def test_single_file_with_any_suffix_is_accepted(tmp_path: Path) -> None:
 
 def test_directory_without_lists_raises_error(tmp_path: Path) -> None:
     write(tmp_path / "README.md")
-    with pytest.raises(ValueError, match=r"no file in it ends in \.txt"):
+    with pytest.raises(ValueError, match=r"the directory contains no \.txt files"):
         list_files(tmp_path)
 
 

@@ -179,5 +179,5 @@ def test_vocabulary_without_latin_or_unknown_token_loads(model):
     tokenizer = TokenizerJson(tokenizer.to_str().encode()).subword_tokenizer(100, 10)
     assert tokenizer([word_doc("在")]).ids.tolist() == [0, 2, 1]
     if not isinstance(model, models.BPE):
-        with pytest.raises(UserError, match=r"The tokenizer cannot split a text: .*Missing \[UNK\] token"):
+        with pytest.raises(UserError, match=r"tokenizer cannot tokenize a text: .*Missing \[UNK\] token"):
             tokenizer([word_doc("去")])

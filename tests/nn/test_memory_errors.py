@@ -48,7 +48,7 @@ def test_batch_is_halved_until_it_fits_into_memory(limit: int, calls: list[int])
 
 
 def test_single_text_too_large_for_memory_raises_error() -> None:
-    with pytest.raises(UserError, match=r"too small for a single text. Lower `window`"):
+    with pytest.raises(UserError, match=r"ran out of memory when processing a single text\. Lower `window`"):
         predict(length_layer(0), texts_of_lengths(1, 2))
 
 
@@ -71,7 +71,9 @@ def test_training_error_names_batch_and_settings(nlp, monkeypatch) -> None:
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(CRFHead, "forward", fail)
-    with pytest.raises(UserError, match=r"train on 8 texts at once \(83 tokens, the longest text 26\).*batcher"):
+    with pytest.raises(
+        UserError, match=r"training on a batch of 8 texts \(83 tokens in total, 26 in the longest text\).*batcher"
+    ):
         nlp.update(examples_of(nlp))
 
 

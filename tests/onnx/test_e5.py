@@ -103,7 +103,7 @@ def test_invalid_files_and_layers_raise_error(file, tmp_path):
     for path, reason in ((tmp_path / "none", "cannot be read"), (tmp_path, "no .*config.json")):
         with pytest.raises(UserError, match=reason):
             e5(path)()
-    with pytest.raises(UserError, match="layers must be at most 3"):
+    with pytest.raises(UserError, match=r"has only 3 layers, but layers is \[6\]\. Use layer numbers from 0 to 3"):
         e5(file, layers=[6])()
     with pytest.raises(UserError, match="layers must not contain duplicates"):
         e5(file, layers=[6, 6])

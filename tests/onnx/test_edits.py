@@ -51,7 +51,7 @@ def with_node(operator: str) -> bytes:
           for place in ("initializer", "constant", "branch", "second graph")),
         (with_external_weights("initializer").replace(b"\x08location", b"\x88\x80\x00location"), "in another file"),
         (with_node("EPContext"), "reads another file"),
-        (b"\x18\0\0\0ORTM" + bytes(100), "format of ONNX Runtime"),
+        (b"\x18\0\0\0ORTM" + bytes(100), "ORT format of ONNX Runtime"),
     ],
 )  # fmt: skip
 def test_graph_with_external_files_raises_error(graph: bytes, reason: str, tmp_path: Path) -> None:

@@ -205,7 +205,7 @@ def test_unused_operator_sets_and_local_functions_are_supported() -> None:
     [
         (build(lookup(), shape=(1, "l")), r"input 'ids' has the fixed shape \(1, 'l'\)"),
         (build(lookup(), shape=("n", 128)), r"input 'ids' has the fixed shape \('n', 128\)"),
-        (build(lookup(), TensorProto.UINT8), r"input 'mask' has the type tensor\(uint8\)"),
+        (build(lookup(), TensorProto.UINT8), r"input 'mask' has the unsupported data type tensor\(uint8\)"),
         (build([helper.make_node("Own", ["rows"], ["states"], domain="library")]), "library:Own.* is not a registered"),
         (
             build([*convolution(masked=False)[:-1], helper.make_node("Identity", ["convolved"], ["states"])]),

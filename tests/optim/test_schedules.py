@@ -67,7 +67,7 @@ def test_triangular_without_total_steps_warms_up_to_constant(total: int | str) -
         (lambda: triangular(1.0, -1), r"triangular.v1: total_steps.* must be greater than or equal to 0; got -1"),
         (
             lambda: triangular(1.0, "many"),
-            r"triangular.v1: total_steps must be the number of updates in the training run; got 'many'",
+            r"triangular.v1: total_steps must be an integer or the variable \$\{training\.max_steps\}; got 'many'",
         ),
         (lambda: triangular(1.0, 10, warmup=1.0), r"triangular.v1: warmup must be less than 1; got 1.0"),
     ],

@@ -231,7 +231,8 @@ def test_tener_words_selects_lists_and_adds_words(blank: Language, lists: Any) -
     [
         ({COMPANY: 3}, r"must be strings, but got '云海一号' with the tag 3"),
         ({COMPANY: ["PRODUCT"]}, r"must be strings, but got '云海一号' with the tag \['PRODUCT'\]"),
-        ({COMPANY: " "}, r"' ' is not a valid label\. Add a label to each word"),
+        ({COMPANY: " "}, r"' ' is not a valid label\. Use a label that is not blank"),
+        ({COMPANY: ""}, r"'云海一号' has no label\. Specify a label for each word"),
         ({"云海": PRODUCT, "雲海": "SHIP"}, r"'雲海' has two labels, PRODUCT and SHIP\. Use only one"),
     ],
 )
@@ -329,7 +330,9 @@ def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
     with pytest.warns(UserWarning, match=r"2 of the words .* were left out, such as \['', '甲'\]: a word must have 2"):
         lists.add({"": PRODUCT, "甲": PRODUCT, COMPANY: PRODUCT})
     assert lists.words() == {COMPANY: PRODUCT}
-    for label in ("", " ", "\ud800"):
+    with pytest.raises(UserError, match="'云海一号' has no label"):
+        lists.add([COMPANY], "")
+    for label in (" ", "\ud800"):
         with pytest.raises(UserError, match="is not a valid label"):
             lists.add([COMPANY], label)
     with pytest.raises(UserError, match="has two labels, PRODUCT and SHIP"):
@@ -343,7 +346,7 @@ def test_invalid_words_and_labels_raise_errors_or_warnings(lists: Any) -> None:
 
 
 def test_dictionary_with_another_label_is_rejected(lists: Any) -> None:
-    with pytest.raises(ValueError, match=r"value for each word, and 'B' was passed as well. Pass a list of words"):
+    with pytest.raises(ValueError, match=r"label of each word, so 'B' cannot be passed as well\. Pass a list of words"):
         lists.add({COMPANY: "A"}, label="B")
     assert lists.words() == {}
 
@@ -483,7 +486,7 @@ def test_words_are_found_in_every_unicode_form(
 
 def test_unknown_list_error_names_existing_lists() -> None:
     lists: Any = spacy.blank("zh").add_pipe("entity_lists")
-    with pytest.raises(ValueError, match=r"Unknown word list 'day'\. There are no valid values\."):
+    with pytest.raises(ValueError, match=r"Unknown word list 'day'\. There are no named word lists\. Create"):
         lists.remove(["昨天"], name="day")
     lists.add(["昨天"], "DATE", name="days")
     with pytest.raises(ValueError, match=r"Unknown word list 'day'\. Use one of: days\."):

@@ -198,7 +198,7 @@ def test_renamed_label_keeps_settings(learned):
 def test_invalid_renames_raise_errors(learned):
     pipe = learned().get_pipe("tener_ner")
     first, second = pipe.labels[:2]
-    with pytest.raises(UserError, match="label to rename"):
+    with pytest.raises(UserError, match=r"Unknown label '.*' in `rename`"):
         pipe.extend([], rename={"NONE": "A"})
     with pytest.raises(UserError, match="Two labels of 'tener_ner' would have the same name"):
         pipe.extend([], rename={first: second})

@@ -23,7 +23,8 @@ def test_crf_pipes_are_returned_in_pipeline_order(nlp):
 
 def test_missing_component_error_lists_pipe_names(nlp):
     with pytest.raises(
-        UserError, match=r"no tener_ner named 'ner'\. Its components are: .*second\. Use the name first or second"
+        UserError,
+        match=r"no tener_ner named 'ner'\. Its components are: .*second\. Use the name of a tener_ner: first or second",
     ):
         find_crf_pipe(nlp, "ner")
     with pytest.raises(UserError, match=r"^X has no tener_ner\. Its components are: none\. Use a pipeline"):

@@ -8,7 +8,7 @@ import spacy
 from spacy.tokens import Doc
 
 TEXT = "吴重阳在中国银行工作。王小明去了上海。" * 4
-WARNING = r"trained on tokens of 1\.0 characters.*these Docs have tokens of 1\.[4-9].*cfg\['view'\] = 'characters'"
+WARNING = r"trained on tokens with 1\.0 characters.*these Docs have 1\.[4-9].*cfg\['view'\] = 'characters'"
 
 
 @pytest.fixture

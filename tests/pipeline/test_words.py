@@ -365,7 +365,7 @@ def test_training_continues_with_listed_words(nlp, place):
 
 def test_model_without_lexicon_raises_error(train):
     nlp = train(steps=1)
-    with pytest.raises(ValueError, match=r"does not use words\. Train a model with the overlay"):
+    with pytest.raises(ValueError, match=r"does not use words as features\. Train a model with one of the overlays"):
         words_of(nlp).add([NEW])
 
 

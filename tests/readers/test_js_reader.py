@@ -175,19 +175,19 @@ FIX = "Export the pipeline with `python -m spacy tener export`"
         (
             "missing",
             [],
-            [r"missing\.onnx: .*(cannot be loaded as an ONNX model: .*Export|the server responded with status 404)"],
+            [r"missing\.onnx.* (cannot be loaded as an ONNX model: .*Export|the server responded with status 404)"],
         ),
-        ("cut", [], [r"cut\.onnx: cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
-        ("text", [], [r"text\.onnx: cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
-        ("empty", [], [r"empty\.onnx: cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
-        ("other", [], [r"other\.onnx: this ONNX model was not exported by spacy_tener\.", f"{FIX}."]),
+        ("cut", [], [r"cut\.onnx cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
+        ("text", [], [r"text\.onnx cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
+        ("empty", [], [r"empty\.onnx cannot be loaded as an ONNX model: .*", f"{FIX} again."]),
+        ("other", [], [r"other\.onnx was not exported by spacy_tener\.", f"{FIX}."]),
         (
             "newer",
             [],
             [
-                r"newer\.onnx: exported by a newer version of spacy_tener:",
-                r"its format is 9, but this reader supports 1\.",
-                r"Use the reader of that version\.",
+                r"newer\.onnx was exported by a newer version of spacy_tener:",
+                r"it has the format 9, but this reader only supports the format 1\.",
+                r"Use the reader from the version of spacy_tener that exported the model\.",
             ],
         ),
         (

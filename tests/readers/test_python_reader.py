@@ -90,15 +90,16 @@ def edit_metadata(**changes: Any) -> bytes:
     [
         (
             lambda: Path("missing.onnx"),
-            "missing.onnx: cannot be loaded as an ONNX model: .*exist.* Export .*tener export",
+            "missing.onnx cannot be loaded as an ONNX model: .*exist.* Export .*tener export",
         ),
-        (lambda: b"", "the model: cannot be loaded as an ONNX model: "),
-        (lambda: b"<html>404</html>", "the model: cannot be loaded as an ONNX model: "),
-        (lambda: exported("tener").read_bytes()[:30_000], "the model: cannot be loaded as an ONNX model: "),
-        (edit_metadata, "the model: this ONNX model was not exported by spacy_tener. Export "),
+        (lambda: b"", "The model cannot be loaded as an ONNX model: "),
+        (lambda: b"<html>404</html>", "The model cannot be loaded as an ONNX model: "),
+        (lambda: exported("tener").read_bytes()[:30_000], "The model cannot be loaded as an ONNX model: "),
+        (edit_metadata, "The model was not exported by spacy_tener. Export "),
         (
             lambda: edit_metadata(format=2),
-            "by a newer version of spacy_tener: its format is 2, but this reader supports 1. Use",
+            "by a newer version of spacy_tener: it has the format 2, but this reader only supports the format 1. Use "
+            "the reader from",
         ),
     ],
 )

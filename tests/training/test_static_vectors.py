@@ -198,7 +198,7 @@ def test_concurrent_write_to_same_output_raises_error(tmp_path: Path) -> None:
     ("words", "width", "message"),
     [
         ([], 4, "There are no words"),
-        (WORDS[:3], 4, "3 words with 16 dimensions have fewer than 4 components"),
+        (WORDS[:3], 4, "3 words with 16 dimensions have fewer than 4 principal components"),
         (WORDS, 17, f"12 words with {WIDTH} dimensions have fewer than 17"),
     ],
 )
@@ -211,12 +211,12 @@ def test_too_few_words_or_dimensions_raise_error(
 
 
 def test_invalid_encoder_layer_or_output_raises_error(bert: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="layers must be at most 2"):
+    with pytest.raises(UserError, match=r"has only 2 layers, but layers is \[1, 3\]\. Use layer numbers from 0 to 2"):
         WordEncoder(str(bert), [1, 3], [])
     with pytest.raises(UserError, match="neither a directory with a model and its tokenizer"):
         WordEncoder(str(tmp_path), [1], [])
     path = small_encoders.save(tmp_path, small_encoders.mean_encoder())
     with pytest.raises(UserError, match="has no output 'layer 4'"):
         WordEncoder(str(path), [], ["layer 4"])
-    with pytest.raises(UserError, match=r"mask.*(have different widths|Use an output with a feature vector)"):
+    with pytest.raises(UserError, match=r"mask.*(have different widths|Use an output with the shape)"):
         WordEncoder(str(path), [], ["states", "mask"])

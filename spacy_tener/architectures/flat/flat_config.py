@@ -49,7 +49,10 @@ class FlatConfig(StackConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.distances is not None and not self.distances:
-            raise SettingError("distances must not be empty; list at least one, or set distances = null for all four")
+            raise SettingError(
+                f"distances must not be empty; list at least one of {', '.join(DISTANCES)}, or set distances = null to "
+                "use all of them"
+            )
         if len(set(self.used_distances)) < len(self.used_distances):
             raise SettingError(f"distances must not contain duplicates; got {self.distances}")
 
