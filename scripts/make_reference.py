@@ -66,7 +66,8 @@ def short(name: str) -> str:
         f"`{argument}`" if default == "required" else f"`{argument} = {default}`"
         for argument, default in defaults(name, load(name)).items()
     )
-    return f"- `{name}`: {line(text.split(chr(10) * 2)[0])}" + (f" Arguments with their defaults: {arguments}." if arguments else "")
+    shown = f" Arguments with their defaults: {arguments}." if arguments else ""
+    return f"- `{name}`: {line(text.split(chr(10) * 2)[0])}{shown}"
 
 
 def entry_points() -> dict[str, str]:
