@@ -39,7 +39,10 @@ def calibrate_cli(
     output: Annotated[Path, options.output("a new directory, or a pipeline to overwrite with --force, such as MODEL")],
     folds: Annotated[
         Path | None,
-        typer.Option("--folds", help="Cross-validation folds: the output directory of `tener review CONFIG DATA`"),
+        typer.Option(
+            "--folds",
+            help="Cross-validation folds (path of the directory that `tener review CONFIG DATA` has created)",
+        ),
     ] = None,
     test: Annotated[
         Path | None, typer.Option("--test", help="Test set to evaluate the calibration on (.spacy)")

@@ -73,8 +73,8 @@ def config_cli(
     existing dictionary. The two dictionaries are not merged.
     """
     if base is None and lang is None and train is None:
-        why = "used only to create a config, which requires BASE, --lang or --train"
-        fix = "Add one of them, for example the base config weibo: `tener config weibo`."
+        why = "applies only when a config is created, but without BASE, --lang or --train, none is created"
+        fix = "Pass one of them to create a config, for example the base config weibo: `tener config weibo`."
         refuse_options(ctx, ["settings", "optimize", "dev", "output", "force"], why, fix)
         return list_configs(), 0
     if output is None:

@@ -43,6 +43,13 @@ _KEEP_BY_CHARACTERS = (
     'To learn and find these entities, use `--tokens characters`, and train with `view = "characters"` of tener_ner.'
 )
 _INSIDE_TOKENS = (Event.MISALIGNED, Event.SPLIT)
+_OVERLAP_HELP = dict(
+    zip(
+        OVERLAPS,
+        ("stop with an error", "keep only the longest span", "store all spans in doc.spans"),
+        strict=True,
+    )
+)
 
 
 @command("convert")
@@ -66,12 +73,14 @@ def convert_cli(
     scheme: Annotated[
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join(map(_with_aliases, SCHEMES))}")
     ] = "auto",
-    overlap: Annotated[str, options.choice(("--overlap",), "What to do if JSON spans overlap", OVERLAPS)] = "error",
+    overlap: Annotated[
+        str, options.choice(("--overlap",), "How to handle overlapping spans in JSON", _OVERLAP_HELP)
+    ] = "error",
     texts: Annotated[
         str,
         typer.Option(
-            help="Texts to use: keys of the texts in Label Studio tasks, separated by commas, such as title,body "
-            "(default: all texts with entities)"
+            help="Texts to use: keys in the `data` of Label Studio tasks, separated by commas, such as title,body. The "
+            "texts with these keys are converted even if they contain no entities (default: only texts with entities)"
         ),
     ] = "",
     encoding: options.Encoding = "utf-8",

@@ -28,8 +28,8 @@ def export_cli(
         Path | None,
         typer.Option(
             "--page",
-            help="Output path of an HTML page: a page that runs the model in a browser (an .html file, or a directory "
-            "for index.html)",
+            help="Output path of an HTML page (an .html file, or a directory in which index.html is created). The page "
+            "runs the model in a browser.",
         ),
     ] = None,
     wasm: Annotated[
@@ -55,10 +55,12 @@ def export_cli(
     ONNX Runtime computes the same entities and probabilities as the pipeline, in a browser, in Node, or in Python
     without spaCy. The ONNX graph takes the code points of texts as input.
 
-    Only character-based pipelines can be exported: the component `lac` (Baidu's model for Chinese texts), and
-    `tener_ner` with a TENER or GRN encoder on character and bigram embeddings, optionally with features from `lac`.
-    Pipelines with words or subword tokens cannot be exported. Distill such a pipeline into a character-based pipeline
-    with the overlay `distilled`. `entity_lists` components that precede the `tener_ner` are exported, too.
+    Only character-based pipelines can be exported. The exported component must be one of the following two. The first
+    is `lac`, Baidu's model for Chinese texts. The second is `tener_ner` with a TENER or GRN encoder on character and
+    bigram embeddings, optionally with LAC's features. An entity list that precedes the `tener_ner` is exported, too.
+
+    Pipelines with words or subword tokens cannot be exported. First distill such a pipeline into a character-based
+    pipeline: train the new pipeline with the config overlay `distilled`, as in `tener config weibo distilled`.
 
     The command compares the entities that the ONNX file and the pipeline predict. The comparison uses --texts, or texts
     generated from the pipeline's vocabulary. Requires onnx and onnxruntime.

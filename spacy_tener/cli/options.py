@@ -4,7 +4,7 @@ commands.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -88,7 +88,8 @@ def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, sever
 
     names (tuple[str, ...]): Option names, such as `("--format", "-f")`.
     what (str): Option description for the help text. The valid values are appended.
-    choices (Collection[str]): Valid values.
+    choices (Collection[str]): Valid values. In a dictionary, each value has a description, which is appended in
+        parentheses.
     several (bool): Whether the option accepts several values, separated by commas.
     """
 
@@ -98,7 +99,8 @@ def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, sever
                 raise typer.BadParameter(f"'{name}' is not one of: {', '.join(choices)}.")
         return value
 
-    return typer.Option(*names, help=f"{what}: {', '.join(choices)}", callback=check)
+    described = [f"{name} ({choices[name]})" if isinstance(choices, Mapping) else name for name in choices]
+    return typer.Option(*names, help=f"{what}: {', '.join(described)}", callback=check)
 
 
 def output_format(choices: Collection[str]) -> Any:

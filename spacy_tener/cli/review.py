@@ -77,7 +77,7 @@ def review_cli(
     force: options.Force = False,
     dev: Annotated[Path | None, typer.Option(help="Development set (default: paths.dev of the config)")] = None,
     folds: Annotated[
-        int, typer.Option("--folds", help="Cross-validation folds: number of parts into which DATA is divided", min=2)
+        int, typer.Option("--folds", help="Cross-validation folds (number of parts into which DATA is divided)", min=2)
     ] = 5,
     settings: options.Settings = None,
     limit: Annotated[int, options.limit("applies only to the HTML page: the JSONL file contains all texts")] = 500,
@@ -103,7 +103,8 @@ def review_cli(
     pipeline that was trained on the same texts detects fewer errors, because it has memorized some of them.
 
     review.html shows the suspected errors in a browser, where you accept or reject the corrections. review.jsonl
-    contains the same data. docs.jsonl contains the probability of each text's complete gold annotation.
+    contains the same data. docs.jsonl contains, for each text, the probability that the model assigns to the
+    gold annotation of the whole text.
 
     With a config, the command also prints precision, recall and F1 of the cross-validated predictions, with the
     standard deviations over the folds, and writes them to scores.json. The scores estimate the quality of a pipeline

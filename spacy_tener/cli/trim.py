@@ -25,12 +25,21 @@ def trim_cli(
     texts: options.RawTexts,
     output: Annotated[Path, options.output("a new directory, or a pipeline to overwrite with --force, such as MODEL")],
     min_count: Annotated[
-        int, typer.Option("--min-count", help="Minimum frequency in TEXTS for keeping the embedding of a string", min=1)
+        int,
+        typer.Option(
+            "--min-count",
+            help="Minimum frequency in TEXTS of a character, bigram or word, for keeping its embedding",
+            min=1,
+        ),
     ] = 1,
     half: Annotated[bool, typer.Option("--half", help="Store embeddings as 16-bit floats")] = False,
     onnx: Annotated[
         str | None,
-        options.choice(("--onnx",), "Convert the transformer to ONNX instead of trimming", ("float32", "int8")),
+        options.choice(
+            ("--onnx",),
+            "Instead of trimming embeddings, convert the transformer to ONNX with this precision",
+            ("float32", "int8"),
+        ),
     ] = None,
     component: options.Component = None,
     force: options.Force = False,

@@ -322,10 +322,11 @@ def parse_tokens(record: JsonRecord, names: tuple[str, ...]) -> tuple[tuple[str,
     if not _is_strings(tokens) or not all(tokens):
         raise RecordError(f"'tokens' is not a list of strings: {excerpt(tokens)}", SEE_HELP)
     if not isinstance(tags, list) or len(tags) != len(tokens):
-        found = pluralize(len(tags), "tag") if isinstance(tags, list) else "no list of tags"
-        keys = ", ".join(_TAG_KEYS)
-        reason = f"expected {pluralize(len(tokens), 'tag')}, one for each token, under one of {keys}, but found {found}"
-        raise RecordError(reason, SEE_HELP)
+        reason = "the record has tokens, but no list of tags"
+        if isinstance(tags, list):
+            reason = f"the number of tags ({len(tags)}) differs from the number of tokens ({len(tokens)})"
+        fix = f"The tags are read from the first of these keys that exists: {', '.join(_TAG_KEYS)}. {SEE_HELP}"
+        raise RecordError(reason, fix)
     return tuple(tokens), [tag if isinstance(tag, str) else _tag_name(tag, names) for tag in tags]
 
 

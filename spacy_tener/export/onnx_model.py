@@ -286,8 +286,13 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
         elif not _has_character_tokens(nlp):
             reason, fix = "can only be exported if the tokenizer splits texts into characters", f"R{remove}"
         elif name != full[0] or name not in components_before(nlp, pipe):
-            reason = f"cannot be exported, since only a single entity list before '{pipe.name}' is supported"
-            fix = f"Move the words to such a list, or r{remove}"
+            reason = (
+                "cannot be exported, because the export supports only one entity list with words, and this list must "
+                f"come before '{pipe.name}' in the pipeline"
+            )
+            # The first list with words has passed this check, unless it is this list.
+            other = f"the entity list '{full[0]}'" if name != full[0] else f"an entity list before '{pipe.name}'"
+            fix = f"Move the words to {other}, or r{remove}"
         else:
             continue
         raise UserError(f"The words in the entity list '{name}' {reason}", fix)

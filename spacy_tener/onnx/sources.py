@@ -282,8 +282,8 @@ def _read_vocabulary(path: Path) -> Characters | TokenizerJson:
     if not unknown:
         raise InputError(
             str(path),
-            "the vocabulary has no token for unknown characters",
-            "Add a line [UNK]. The number of this line, counted from 0, must be the token ID of [UNK] in the encoder.",
+            "the vocabulary has no unknown token",
+            "Add a line [UNK]. Its zero-based line number must be equal to the token ID of [UNK] in the encoder.",
         )
     pairs = sorted((ord(entry), number) for entry, number in id_of.items() if len(entry) == 1)
     codes, ids = np.array(pairs, dtype=np.int64).reshape(-1, 2).T

@@ -261,8 +261,12 @@ def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, 
     pipeline = _pipeline(config)
     part = _get(config, reference["key"]) if reference["name"] in pipeline else None
     if part is None:
-        fix = f"Apply the overlay to a config with this section. The pipeline is {srsly.json_dumps(pipeline)}."
-        raise ConfigError(f"{name}: the config has no [{reference['key']}]", fix)
+        reason = (
+            f"{name}: requires the section [{reference['key']}] of a component in nlp.pipeline, which the config does "
+            "not have"
+        )
+        fix = f"Use the overlay with a config that has this section. {_describe_pipeline(pipeline)}"
+        raise ConfigError(reason, fix)
     removed = set(pipeline) - {*_pipeline(overlay, config), reference["name"]}
     if removed:
         fix = f"Add them to nlp.pipeline in a copy of {name}, or apply {name} to a config without them."
@@ -273,6 +277,11 @@ def _part_of_removed(reference: re.Match[str], config: Config, overlay: Config, 
 def _pipeline(*configs: Config) -> list[str]:
     """Return `nlp.pipeline` from the first config that contains it."""
     return next(filter(None, (_get(config, "nlp.pipeline") for config in configs)), [])
+
+
+def _describe_pipeline(names: list[str]) -> str:
+    """Return a sentence with the component names in `nlp.pipeline`, for error messages."""
+    return f"The components in nlp.pipeline are {srsly.json_dumps(names)}."
 
 
 # --- Validation of overlays
@@ -305,7 +314,7 @@ def _check_sections(overlay: Config, config: Config, name: str) -> None:
             fix = f"Its components are: {', '.join(components) or 'none'}. A new component needs a `factory`."
             raise ConfigError(f"{name}: the config has no component '{component}'", fix)
         if component not in pipeline:
-            fix = f"The pipeline is {srsly.json_dumps(pipeline)}."
+            fix = f"Add the component to nlp.pipeline in the overlay. {_describe_pipeline(pipeline)}"
             raise ConfigError(f"{name}: the component '{component}' is not in nlp.pipeline", fix)
     for key, section in entries(overlay):
         value = _get(config, key)
@@ -399,10 +408,7 @@ def _check_initialize(overlays: Mapping[str, Config], config: Config) -> None:
         for component in (*(initialize.get("components") or {}), *callbacks):
             if component not in pipeline:
                 reason = f"{name}: sets [initialize] for '{component}', which the pipeline does not have"
-                fix = (
-                    "Use the overlay with a config that has this component. The pipeline is "
-                    f"{srsly.json_dumps(pipeline)}."
-                )
+                fix = f"Use the overlay with a config that has this component. {_describe_pipeline(pipeline)}"
                 raise ConfigError(reason, fix)
 
 

@@ -344,7 +344,11 @@ def test_variable_can_be_defined_by_another_overlay(overlay) -> None:
     ("text", "reason", "fix"),
     [
         ("[components.ner.model]\nnO = 3\n", "the config has no component 'ner'", "Its components are: tener_ner."),
-        ('[components.tagger]\nfactory = "tagger"\n', "'tagger' is not in nlp.pipeline", '["tener_ner"]'),
+        (
+            '[components.tagger]\nfactory = "tagger"\n',
+            "'tagger' is not in nlp.pipeline",
+            'nlp.pipeline are ["tener_ner"].',
+        ),
         ("[trainning]\nmax_steps = 3\n", "the config has no section [trainning]", "training"),
         (
             "[training.batcher]\na = ${here.rate}\n",
@@ -528,7 +532,7 @@ def test_corpus_sets_schedule_of_named_config(german_corpus: Path) -> None:
         (["weibo", "--lang", "de"], "--lang: used only to choose a config, but the config weibo is already given"),
         (["weibo", "--optimize", "accuracy"], "--optimize: used only to choose a config"),
         (["--lang", "de", "--dev", "dev.spacy"], "--dev: used only with --train"),
-        (["--optimize", "accuracy"], "--optimize: used only to create a config, which requires BASE"),
+        (["--optimize", "accuracy"], "--optimize: applies only when a config is created, but without BASE"),
         (["--lang", "xy"], "spaCy has no tokenizer for the language 'xy'"),
         (["--train", "missing.spacy"], "missing.spacy: cannot be read"),
     ],

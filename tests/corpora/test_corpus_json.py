@@ -221,7 +221,7 @@ def test_span_with_different_quoted_text_raises_error(tmp_path: Path) -> None:
         (5, "the record is not a JSON object"),
         (
             {"tokens": ["a", "b"], "ner_tags": ["O"]},
-            "expected 2 tags, one for each token, under one of ner_tags, tags",
+            "the number of tags (1) differs from the number of tokens (2)",
         ),
         ({"tokens": ["a"], "ner_tags": [1.5]}, "a tag is neither a string nor a number: 1.5"),
         ({"tokens": ["a", ""], "ner_tags": ["O", "O"]}, "'tokens' is not a list of strings"),

@@ -351,8 +351,9 @@ def test_self_overlapping_list_word_is_matched_in_long_text(architectures: dict[
         (
             "tener_ner",
             "after",
-            "cannot be exported, since only a single entity list before 'tener_ner' is supported. Move the words to "
-            "such a list, or remove the words with nlp.get_pipe",
+            "cannot be exported, because the export supports only one entity list with words, and this list must come "
+            "before 'tener_ner' in the pipeline. Move the words to an entity list before 'tener_ner', or remove the "
+            "words with nlp.get_pipe",
         ),
         (
             "words",
@@ -362,8 +363,9 @@ def test_self_overlapping_list_word_is_matched_in_long_text(architectures: dict[
         (
             "two",
             "before",
-            "The words in the entity list 'two' cannot be exported, since only a single entity list before 'tener_ner' "
-            "is supported. Move the words to",
+            "The words in the entity list 'two' cannot be exported, because the export supports only one entity list "
+            "with words, and this list must come before 'tener_ner' in the pipeline. Move the words to the entity list "
+            "'entity_lists', or remove the words with nlp.get_pipe",
         ),
     ],
 )
