@@ -74,7 +74,7 @@ def config_cli(
     """
     if base is None and lang is None and train is None:
         why = "applies only when a config is created, but without BASE, --lang or --train, none is created"
-        fix = "To create a config, pass BASE, --lang or --train. For example, use the base config weibo: `tener config weibo`."
+        fix = "Pass one of them to create a config, for example the base config weibo: `tener config weibo`."
         refuse_options(ctx, ["settings", "optimize", "dev", "output", "force"], why, fix)
         return list_configs(), 0
     if output is None:

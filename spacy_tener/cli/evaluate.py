@@ -78,8 +78,8 @@ def evaluate_cli(
     difference between two systems is significant.
 
     --page writes an HTML page with the scores, a confusion matrix, and all texts with errors, which can be filtered and
-    searched. --explain 20 writes a second page, which explains the 20 texts with the most confident errors, that is, the
-    wrong predictions with the highest probability. --displacy-path writes displaCy pages, as `spacy evaluate` does.
+    searched. --explain 20 writes a second page, which explains the 20 texts with the most confident errors, that is,
+    the wrong predictions with the highest probability. --displacy-path writes displaCy pages, as `spacy evaluate` does.
     """
     if displacy_path is None:
         refuse_options(

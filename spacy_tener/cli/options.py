@@ -88,8 +88,8 @@ def choice(names: tuple[str, ...], what: str, choices: Collection[str], *, sever
 
     names (tuple[str, ...]): Option names, such as `("--format", "-f")`.
     what (str): Option description for the help text. The valid values are appended.
-    choices (Collection[str]): Valid values. If this is a dictionary of values and their descriptions, the help text also
-        contains the descriptions.
+    choices (Collection[str]): Valid values. In a dictionary, each value has a description, which is appended in
+        parentheses.
     several (bool): Whether the option accepts several values, separated by commas.
     """
 
