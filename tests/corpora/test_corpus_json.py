@@ -223,6 +223,7 @@ def test_span_with_different_quoted_text_raises_error(tmp_path: Path) -> None:
             {"tokens": ["a", "b"], "ner_tags": ["O"]},
             "the number of tags (1) differs from the number of tokens (2)",
         ),
+        ({"tokens": ["a"]}, "the record has tokens, but no list of tags"),
         ({"tokens": ["a"], "ner_tags": [1.5]}, "a tag is neither a string nor a number: 1.5"),
         ({"tokens": ["a", ""], "ner_tags": ["O", "O"]}, "'tokens' is not a list of strings"),
         ({"tokens": ["a"], "ner_tags": ["PER"]}, "'PER' is not a tag"),
