@@ -237,7 +237,7 @@ def test_invalid_record_error_names_the_line(tmp_path: Path, record: Any, reason
         good = task([])
     elif isinstance(shape.get("label"), dict):
         good = {"text": "x", "label": {}}
-    elif "ner_tags" in shape:
+    elif "tokens" in shape:
         good = {"tokens": ["x"], "ner_tags": ["O"]}
     path.write_text(f"{json.dumps(good)}\n\n{json.dumps(record)}\n", encoding="utf-8")
     with pytest.raises(CorpusError) as caught:

@@ -462,7 +462,7 @@ def test_encoder_with_subword_tokens_raises_error(tmp_path: Path, architectures:
         "@architectures": "spacy_tener.OnnxEmbed.v1",
         "encoder": {"@misc": "spacy_tener.OnnxEncoder.v1", "path": str(path)},
     }
-    with pytest.raises(UserError, match=r"needs subword tokens.*`distilled`"):
+    with pytest.raises(UserError, match=r"it encodes subword tokens instead of characters.*`distilled`"):
         export_model(initialized({**architectures["TENER"], "embed": embed}))
 
 
