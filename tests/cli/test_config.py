@@ -458,8 +458,8 @@ def test_ner_config_with_new_factory_error_shows_fix(command: str, ner_config: P
         in ran.text
     )
     assert "Replace the sections [components.ner] and [components.ner.model]" in ran.text
-    # The four lines in docs/choosing.md make the config valid.
-    page = (BASE.parent.parent / "docs" / "choosing.md").read_text(encoding="utf8")
+    # The four lines in docs/from-ner.md make the config valid.
+    page = (BASE.parent.parent / "docs" / "from-ner.md").read_text(encoding="utf8")
     lines = '[components.ner]\nfactory = "tener_ner"\n\n[components.ner.model]\n'
     lines += '@architectures = "spacy_tener.CRFTagger.v1"\n'
     assert lines in page
