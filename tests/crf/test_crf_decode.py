@@ -57,7 +57,7 @@ def test_error_names_sequence_without_allowed_path(n_sequences):
     emissions = torch.zeros(2 * n_sequences, crf.layout.n_tags)
     allowed = torch.ones(emissions.shape, dtype=torch.bool)
     allowed[-2, : crf.layout.n_open] = False
-    with pytest.raises(ValueError, match=rf"no allowed tag sequence .* text\(s\) \[{n_sequences - 1}\]"):
+    with pytest.raises(ValueError, match=rf"no tag sequence is possible for text\(s\) \[{n_sequences - 1}\]"):
         brute.decode(crf, emissions, lengths, allowed)
 
 
@@ -65,13 +65,13 @@ def test_contradictory_allowed_tags_raise_error():
     crf = CRF(1)
     allowed = torch.zeros(2, crf.layout.n_tags, dtype=torch.bool)
     allowed[0, crf.layout.begin], allowed[1, crf.layout.outside] = True, True
-    with pytest.raises(ValueError, match="contradict each other"):
+    with pytest.raises(ValueError, match="allowed tags of adjacent tokens are compatible"):
         brute.decode(crf, torch.zeros(2, crf.layout.n_tags), [2], allowed)
 
 
 def test_nan_emissions_raise_error():
     crf = CRF(1)
-    with pytest.raises(ValueError, match="emissions are not finite"):
+    with pytest.raises(ValueError, match="emissions contain no NaN"):
         brute.decode(crf, torch.full((2, crf.layout.n_tags), torch.nan), [2])
 
 

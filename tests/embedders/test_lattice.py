@@ -27,7 +27,7 @@ def test_lattice_of_empty_batch_has_size_zero() -> None:
 
 
 def test_missing_word_count_raises_error() -> None:
-    with pytest.raises(ValueError, match="got 1 numbers for 2 sentences"):
+    with pytest.raises(ValueError, match="got 1 word counts for 2 sentences"):
         Lattice(numbers(3, 4), numbers(0), numbers(), numbers())
 
 

@@ -129,7 +129,7 @@ def test_parameter_with_name_of_argument_and_uint8_buffer_are_saved():
     [({"name": "sizes"}, "sizes"), ({"name": "file", "file": b""}, "file"), ({"name": "x", "sizes": b""}, "sizes")],
 )
 def test_names_that_would_overwrite_each_other_in_saved_file_are_rejected(sizes, name):
-    with pytest.raises(ValueError, match=f"parameters or arguments: {name}. Rename them"):
+    with pytest.raises(ValueError, match=f"reserved or used twice: {name}. Rename the parameters or arguments"):
         TorchShim(Named).build(**sizes)
 
 

@@ -285,7 +285,7 @@ def test_invalid_nested_training_raises_error(nested, blank, tiny_model, trained
     teacher = Teacher(trained(), "tener_ner", weight=0.5, temperature=1.0, limit=1)
     with pytest.raises(UserError, match="its teacher has another depth"):
         blank().get_pipe("tener_ner").initialize(lambda: flat, teacher=teacher)
-    with pytest.raises(ValueError, match="times its depth of 3"):
+    with pytest.raises(ValueError, match=r"nO is 10, but must be .* with depth = 3"):
         resize_output(nlp.get_pipe("tener_ner").model, 10)
 
 
