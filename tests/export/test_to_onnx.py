@@ -169,7 +169,7 @@ def test_trim_command_converts_and_compares(tiny, tmp_path):
     assert "8 texts: " in ran.text
     assert {path: path.read_bytes() for path in (tmp_path / "old").rglob("*") if path.is_file()} == before
     invalid_arguments = [
-        ("Convert its transformer with --onnx", *arguments[:2], "-o", tmp_path / "newer"),
+        ("convert the transformer with --onnx", *arguments[:2], "-o", tmp_path / "newer"),
         ("exists already", *arguments, "-o", tmp_path / "new"),
         ("--half: has no effect with --onnx", *arguments, "-o", tmp_path / "newer", "--half"),
         ("The pipeline has no transformer", tmp_path / "new", *arguments[1:], "-o", tmp_path / "newer"),
