@@ -195,9 +195,10 @@ def test_fine_tuned_encoder_is_reused_by_another_pipeline(deterministic_transfor
 
 def test_pipeline_without_single_encoder_raises_error(deterministic_transformer, tmp_path, make_examples):
     first = {"@architectures": "spacy_tener.CharEmbed.v1"}
+    both = join_embedders(deterministic_transformer) | {"first": transformer(deterministic_transformer)}
     for embed, reason in (
         (first, "exactly one embedder with a transformer, but contains 0"),
-        (join_embedders(deterministic_transformer) | {"first": transformer(deterministic_transformer)}, "but contains 2"),
+        (both, "but contains 2"),
     ):
         nlp = pipeline(embed)
         nlp.initialize(lambda nlp=nlp: make_examples(nlp))
