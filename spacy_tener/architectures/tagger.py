@@ -50,8 +50,8 @@ def build_crf_tagger(
     nO (Optional[int]): Number of output tags, which is `depth * (4 * labels + 1)`. None to set the number from the
         labels during initialization.
     dropout (float): Dropout rate for the token vectors.
-    depth (int): Maximum depth of nested entities. The model predicts a separate tag sequence for each depth. 1 if
-        entities are not nested.
+    depth (int): Number of tag sequences that the model predicts. Nested entities need several sequences, since the
+        entities in one sequence can't overlap. 1 if entities are not nested.
     RETURNS (Model[List[Doc], List[Floats2d]]): The model, which returns emission scores. *Shape:* (tokens, nO)
     """
     if nO is not None:

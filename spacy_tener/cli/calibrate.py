@@ -50,11 +50,12 @@ def calibrate_cli(
     precision: Annotated[
         float | None,
         options.fraction(
-            "--precision", "Set a probability threshold for each label, so that entities above it reach this precision"
+            "--precision",
+            "Set a threshold for each label, so that at least this fraction of the entities above it is correct",
         ),
     ] = None,
     confidence: Annotated[
-        float, options.fraction("--confidence", "Confidence level at which --precision is reached")
+        float, options.fraction("--confidence", "Confidence level of the statistical test for --precision")
     ] = 0.9,
     component: options.Component = None,
     force: options.Force = False,

@@ -46,8 +46,9 @@ def build_flat(
     """Construct the FLAT model: a transformer over the characters and the lexicon words in a sentence.
 
     Registered as `spacy_tener.FLAT.v1`. The model is described in section 3 of Li et al. (2020,
-    https://arxiv.org/abs/2004.11795). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The default sizes
-    are taken from the authors' code for the Weibo corpus. The residual connections and the distances follow the paper.
+    https://arxiv.org/abs/2004.11795). `spacy_tener.CRFTagger.v1` adds the paper's CRF. The default sizes are taken from
+    the authors' code for the Weibo corpus. Where the paper and this code differ (residual connections, layer
+    normalization, relative distances), this package follows the paper by default.
 
     embed (Optional[Model[List[Doc], List[Floats2d]]]): Character embedding layer. Defaults to
         `spacy_tener.CharEmbed.v1`.
