@@ -43,13 +43,6 @@ _KEEP_BY_CHARACTERS = (
     'To learn and find these entities, use `--tokens characters`, and train with `view = "characters"` of tener_ner.'
 )
 _INSIDE_TOKENS = (Event.MISALIGNED, Event.SPLIT)
-_OVERLAP_HELP = dict(
-    zip(
-        OVERLAPS,
-        ("stop with an error", "keep only the longest span", "store all spans in doc.spans"),
-        strict=True,
-    )
-)
 
 
 @command("convert")
@@ -74,7 +67,7 @@ def convert_cli(
         str, typer.Option(help=f"Tag scheme of the inputs: auto, {', '.join(map(_with_aliases, SCHEMES))}")
     ] = "auto",
     overlap: Annotated[
-        str, options.choice(("--overlap",), "How to handle overlapping spans in JSON", _OVERLAP_HELP)
+        str, options.choice(("--overlap",), "How to handle overlapping spans in JSON", OVERLAPS)
     ] = "error",
     texts: Annotated[
         str,

@@ -25,7 +25,12 @@ COLUMN_FORMATS = ("columns", "weibo")
 TEXT_FORMATS = JSONL, LABEL_STUDIO, CLUENER = "jsonl", "labelstudio", "cluener"
 TOKENS = "tokens"
 CORPUS_FORMATS = (*COLUMN_FORMATS, *TEXT_FORMATS, TOKENS)
-OVERLAPS = ("error", "longest", "spans")
+# How overlapping spans are handled, with a description for the help text.
+OVERLAPS = {
+    "error": "stop with an error",
+    "longest": "keep only the longest span",
+    "spans": "store all spans in doc.spans",
+}
 
 JsonRecord = dict[str, Any]
 
