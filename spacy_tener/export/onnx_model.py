@@ -280,11 +280,12 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
     lists = {name: found.lists.lists.get("", WordList()).entries for name, found in entity_lists(nlp).items()}
     full = [name for name, entries in lists.items() if entries]
     for name in full:
-        remove = f"emove the words with nlp.get_pipe('{name}').clear(), and save the pipeline."
+        removed = f"the words with nlp.get_pipe('{name}').clear(), and save the pipeline."
+        fix = f"Remove {removed}"
         if isinstance(pipe, Lac):
-            reason, fix = f"cannot be exported with the LAC component '{pipe.name}'", f"R{remove}"
+            reason = f"cannot be exported with the LAC component '{pipe.name}'"
         elif not _has_character_tokens(nlp):
-            reason, fix = "can only be exported if the tokenizer splits texts into characters", f"R{remove}"
+            reason = "can only be exported if the tokenizer splits texts into characters"
         elif name != full[0] or name not in components_before(nlp, pipe):
             reason = (
                 "cannot be exported, because the export supports only one entity list with words, and this list must "
@@ -292,7 +293,7 @@ def _check_lists(nlp: Language, pipe: Exportable) -> None:
             )
             # The first list with words has passed this check, unless it is this list.
             other = f"the entity list '{full[0]}'" if name != full[0] else f"an entity list before '{pipe.name}'"
-            fix = f"Move the words to {other}, or r{remove}"
+            fix = f"Move the words to {other}, or remove {removed}"
         else:
             continue
         raise UserError(f"The words in the entity list '{name}' {reason}", fix)
