@@ -113,7 +113,7 @@ class Studio:
         return self._converted("corpus", SAMPLE / "zh")
 
     def german_corpus(self) -> Path:
-        """Convert the annotated German texts, of which a fifth is the development set."""
+        """Convert the annotated German texts, and use a fifth of the texts as the development set."""
         lines = (SAMPLE / "de" / "annotated.jsonl").read_text(encoding="utf8").splitlines(keepends=True)
         random.Random(0).shuffle(lines)
         texts = self.work / "texts"
